@@ -21,7 +21,7 @@ def regenerated(tmp_path_factory, run_python):
         shutil.copy(path, copy)
     for path in NOTEBOOKS:
         shutil.copy(path, copy / "nbs")
-    script = "from nbdev.export import nbdev_export; nbdev_export.__wrapped__()\n" \
+    script = "from nbdev.doclinks import nbdev_export; nbdev_export.__wrapped__()\n" \
              "from nbdev.clean import nbdev_clean; nbdev_clean.__wrapped__()"
     result = run_python("-c", script, cwd=copy)
     assert result.returncode == 0, result.stderr[-4000:]

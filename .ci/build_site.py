@@ -17,16 +17,14 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 
-def process(source: Path) -> str:
-    """Run nbdev's processors over the notebooks, copy the result to `source`, return the address of the site."""
-    from nbdev.config import get_config
+def process(source: Path) -> None:
+    """Run nbdev's processors over the notebooks and copy the result to `source`."""
     from nbdev.quarto import refresh_quarto_yml
     from nbdev.serve import proc_nbs
 
     refresh_quarto_yml()
     shutil.rmtree(source, ignore_errors=True)
     shutil.copytree(proc_nbs(n_workers=0, force=True), source)
-    return get_config().doc_host + get_config().doc_baseurl + "/"
 
 
 def rename(source: Path) -> None:
@@ -49,18 +47,17 @@ def rename(source: Path) -> None:
         path.write_text(names.sub(lambda m: renamed[m[1]], text), encoding="utf-8")
 
 
-def broken_links(site: Path, address: str) -> list[str]:
+def broken_links(site: Path) -> list[str]:
     """Links from one built page to another, or to a place on it, that lead nowhere."""
     pages = {path.relative_to(site).as_posix(): path.read_text(encoding="utf-8") for path in site.rglob("*.html")}
     places = {name: set(re.findall(r'\bid="([^"]+)"', text)) for name, text in pages.items()}
     broken = []
     for name, text in pages.items():
         for link in re.findall(r'\bhref="([^"]+)"', re.sub(r"<(pre|script)\b.*?</\1>", "", text, flags=re.S)):
-            local = link.removeprefix(address)
-            if re.match(r"[a-z]+:|//", local) or local == "#":
+            if re.match(r"[a-z]+:|//", link) or link == "#":
                 continue
-            target, _, place = local.partition("#")
-            page = name if not target and local == link else os.path.normpath(target or "index.html")
+            target, _, place = link.partition("#")
+            page = os.path.normpath(target) if target else name
             if not (site / page).exists():
                 broken.append(f"{name}: {link}: no such page")
             elif place and page in places and place not in places[page]:
@@ -75,7 +72,7 @@ def main() -> int:
     os.chdir(ROOT)
     source = ROOT / "_site_src"
 
-    address = process(source)
+    process(source)
     rename(source)
     from smalldocs.cli import main as smalldocs
 
@@ -85,7 +82,7 @@ def main() -> int:
         return 1
     sidebar = (source / "sidebar.yml").read_text(encoding="utf-8")
     wrong = [f"{p.name}: not in nbs/sidebar.yml" for p in sorted(source.glob("*.ipynb")) if p.name not in sidebar]
-    wrong += broken_links(built, address)
+    wrong += broken_links(built)
     print(*wrong, sep="\n", end="\n" if wrong else "")
     shutil.rmtree(out, ignore_errors=True)
     shutil.copytree(built, out)

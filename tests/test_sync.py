@@ -65,6 +65,16 @@ def test_first_cell_is_title_and_summary_alone():
         assert re.fullmatch(r"# [^\n]+\n\n> [^\n]+\n?", "".join(first["source"])), path.name
 
 
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
+def test_source_of_every_definition_is_on_the_page(path):
+    # the site drops `#| export` cells, which suits imports, and shows `#| exports` cells
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "code" and re.search(r"^#\|\s*export\b", source, re.M):
+            found = re.search(r"^(?:def|class) ([A-Za-z]\w*)", source, re.M)
+            assert not found, f"{path.name}: `{found[1]}` is in a cell marked `export`; use `exports`"
+
+
 def test_site_settings_have_one_source():
     link = ROOT / "nbs" / "_quarto.yml"
     assert link.is_symlink(), "nbs/_quarto.yml must be a symlink to ../_quarto.yml, or nbdev writes its own"

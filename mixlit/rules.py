@@ -80,7 +80,7 @@ def readable_number(low: float, high: float) -> float:
                 return v
     return high
 
-# %% ../nbs/00_rules.ipynb #0198e868
+# %% ../nbs/00_rules.ipynb #d92770fc
 def _is_missing(values) -> np.ndarray:
     """(n,) bool: None, NaN, NaT and pandas' NA."""
     if hasattr(values, "isna"):
@@ -110,8 +110,8 @@ def _as_numbers(values, feature) -> np.ndarray:
         out[~gone] = np.asarray(known, dtype=float)
     except (TypeError, ValueError):
         bad = next(v for v in np.asarray(known, dtype=object) if not _is_number(v))
-        raise ValueError(f"column {feature!r} holds {bad!r}, which is not a number, but its condition is an interval; "
-                         f"convert the column, or give the condition levels instead of bounds") from None
+        raise ValueError(f"column {feature!r} holds {bad!r}, which is not a number, but bounds need numbers; "
+                         f"convert the column, or use a condition with levels") from None
     return out
 
 # %% ../nbs/00_rules.ipynb #e3c7b6ba
@@ -540,7 +540,7 @@ class _BriefRules(_CoveringRules):
         at = [i for m, i in enumerate(at) if m not in gone]
         return (self._with(brief[i] for i in at), np.array(at, dtype=int)) if return_index else self._with(brief[i] for i in at)
 
-# %% ../nbs/00_rules.ipynb #3266947e
+# %% ../nbs/00_rules.ipynb #2fa02b73
 class _ReadableRules(_BriefRules):
     """Rules that print as a person would say them."""
 
@@ -572,7 +572,11 @@ class _ReadableRules(_BriefRules):
         if X is not None:
             support = self.support(X)
             frame |= {"support": support, "coverage": support / max(len(X), 1)}
-        return pd.DataFrame(frame | {name: list(v) for name, v in columns.items()})
+        for name, v in columns.items():
+            frame[name] = list(v)
+            if len(frame[name]) != len(self):
+                raise ValueError(f"column {name!r} has {len(frame[name])} values for {len(self)} rules")
+        return pd.DataFrame(frame)
 
     def to_latex(self, X=None, **columns) -> str:
         """The table of `to_frame` as a LaTeX `tabular` (package booktabs), special characters escaped."""
@@ -825,7 +829,7 @@ def _log_odds(xp, x, low, high, log_w, block: int = 2**22):
     rows = [_logsumexp(xp, values[i:i + step, None, :] + edges, -1) for i in range(0, x.shape[0], step)]
     return xp.logaddexp(rows[0] if len(rows) == 1 else xp.concat(rows, axis=0), constant)
 
-# %% ../nbs/00_rules.ipynb #ff96a707
+# %% ../nbs/00_rules.ipynb #6ae26fc9
 def log_activation(X, low, high, importance, temperature):
     """Natural log of the activation of k soft rules on n rows, equation (9).
 
@@ -853,7 +857,7 @@ def log_activation(X, low, high, importance, temperature):
     x, low, high = (X - centre) / t, (xp.clip(low, -_BIG, _BIG) - centre) / t, (xp.clip(high, -_BIG, _BIG) - centre) / t
     w, log_w, some = _shares(xp, a)
     room = 0.49 * math.log(float(xp.finfo(X.dtype).max))
-    if bool((xp.max(xp.abs(x)) < room) & (xp.max(low) < room) & (xp.min(high) > -room)):
+    if not bool(xp.any(xp.abs(x) >= room) | xp.any(low >= room) | xp.any(high <= -room)):
         edges = xp.concat([w * xp.exp(low), w * xp.exp(-high)], axis=-1)          # (k, 2d)
         values = xp.concat([xp.exp(-x), xp.exp(x)], axis=-1)                      # (n, 2d)
         return -xp.log1p(values @ edges.T + xp.sum(w * xp.exp(low - high), axis=-1))

@@ -870,7 +870,7 @@ def activation(X, low, high, importance, temperature):
     log_e = log_activation(X, low, high, importance, temperature)
     return _arrays(log_e)[0].exp(log_e)
 
-# %% ../nbs/00_rules.ipynb #e22f4cd7
+# %% ../nbs/00_rules.ipynb #0db0d032
 @dataclass(frozen=True)
 class Trapezoid:
     """A fuzzy set that rises from a to b, is 1 from b to c and falls from c to d, equation (11).
@@ -897,9 +897,10 @@ class Trapezoid:
 
     def __call__(self, x) -> np.ndarray:
         x = np.asarray(x, dtype=float)
-        rise = (x - self.a) / (self.b - self.a) if self.a < self.b else np.where(x >= self.a, 1.0, 0.0)
-        fall = (self.d - x) / (self.d - self.c) if self.c < self.d else np.where(x <= self.d, 1.0, 0.0)
-        return np.where(np.isnan(x), np.nan, np.clip(np.minimum(rise, fall), 0, 1))
+        up, down = self.b - self.a if self.a < self.b else 0, self.d - self.c if self.c < self.d else 0
+        rise = np.clip(x - self.a, 0, up) / up if up else np.where(x >= self.a, 1.0, 0.0)
+        fall = np.clip(self.d - x, 0, down) / down if down else np.where(x <= self.d, 1.0, 0.0)
+        return np.where(np.isnan(x), np.nan, np.minimum(rise, fall))
 
 # %% ../nbs/00_rules.ipynb #1dac5780
 @dataclass(frozen=True)
@@ -926,7 +927,7 @@ class Bell:
     def __call__(self, x) -> np.ndarray:
         return np.exp(-0.5 * ((np.asarray(x, dtype=float) - self.mean) / self.sd) ** 2)
 
-# %% ../nbs/00_rules.ipynb #9ba41191
+# %% ../nbs/00_rules.ipynb #71e625ac
 def _ramps(x: np.ndarray, n_terms: int) -> np.ndarray:
     """(T - 1, 2) start and end of each ramp of a quantile partition, equation (12), clipped so that no term collapses."""
     u, counts = np.unique(x, return_counts=True)
@@ -938,7 +939,13 @@ def _ramps(x: np.ndarray, n_terms: int) -> np.ndarray:
     q = np.quantile(x, np.arange(1, 2 * n_terms - 1) / (2 * n_terms - 1)).reshape(-1, 2)
     start, end = u[gaps], u[np.array(gaps, dtype=int) + 1]           # the gap itself: the smallest possible ramp
     before, after = np.r_[u[0], end[:-1]], np.r_[start[1:], u[-1]]   # A of the term below, B of the term above
-    return np.column_stack([np.clip(q[:, 0], before, start), np.clip(q[:, 1], end, after)])
+    ramps = np.column_stack([np.clip(q[:, 0], before, start), np.clip(q[:, 1], end, after)])
+    for i in range(len(ramps) - 1):                                  # a plateau between two distinct values reaches for one
+        b, c = ramps[i, 1], ramps[i + 1, 0]
+        if not ((u >= b) & (u <= c)).any():
+            left, right = u[u < b].max(), u[u > c].min()
+            ramps[(i, 1) if b - left <= right - c else (i + 1, 0)] = left if b - left <= right - c else right
+    return ramps
 
 # %% ../nbs/00_rules.ipynb #6e2f8416
 _WORDS = {1: ["Any"], 2: ["Low", "High"], 3: ["Low", "Medium", "High"], 4: ["Low", "Medium", "High", "Very High"],

@@ -11,8 +11,8 @@ import numpy as np
 from scipy.special import ndtr
 
 # %% auto #0
-__all__ = ['LOG_2PI', 'log_joint', 'Mixtures', 'TargetBins', 'em_step', 'weighted_quantiles', 'start_mixtures', 'em',
-           'automatic_min_scale', 'pad', 'choose', 'trim', 'fit_mixtures']
+__all__ = ['LOG_2PI', 'log_joint', 'Mixtures', 'TargetBins', 'with_prior', 'em_step', 'weighted_quantiles', 'start_mixtures',
+           'em', 'automatic_min_scale', 'pad', 'choose', 'trim', 'fit_mixtures']
 
 # %% ../nbs/01a_densities.ipynb #240b8c28
 LOG_2PI = np.log(2 * np.pi)
@@ -120,8 +120,17 @@ class TargetBins:
         count = np.bincount(code).astype(float)
         return cls(code, count, np.bincount(code, y) / count, np.bincount(code, y * y) / count)
 
-# %% ../nbs/01a_densities.ipynb #11ee23a1
-def em_step(bins: TargetBins, W: np.ndarray, mixtures: Mixtures, min_scale: float) -> tuple[Mixtures, np.ndarray]:
+# %% ../nbs/01a_densities.ipynb #180c20b1
+def with_prior(variances: np.ndarray, n: np.ndarray, bins: TargetBins, W: np.ndarray, prior_rows: float) -> np.ndarray:
+    """Variances (k, m) of Gaussians that answer for n (k, m) rows, drawn towards their rule's own spread: equation (10a)."""
+    total = np.maximum(W.sum(axis=1), np.finfo(float).tiny)
+    own = np.maximum(W @ bins.mean_square / total - (W @ bins.mean / total) ** 2, 0.0)
+    used = np.maximum((n > 0).sum(axis=1), 1)
+    return (n * variances + prior_rows * (own / used**2)[:, None]) / (n + prior_rows)
+
+# %% ../nbs/01a_densities.ipynb #09e2dc88
+def em_step(bins: TargetBins, W: np.ndarray, mixtures: Mixtures, min_scale: float,
+            prior_rows: float = 0.0) -> tuple[Mixtures, np.ndarray]:
     """One step of expectation maximisation for all k mixtures, equations (4) and (10).
 
     Parameters
@@ -130,6 +139,8 @@ def em_step(bins: TargetBins, W: np.ndarray, mixtures: Mixtures, min_scale: floa
         Weight of each target group in each mixture: for a rule, the rows of that group it holds.
     min_scale : float
         No standard deviation falls below this, in units of y.
+    prior_rows : float
+        Weight of the prior on the variances, in rows; 0 is maximum likelihood. See `with_prior`.
 
     Returns
     -------
@@ -148,6 +159,8 @@ def em_step(bins: TargetBins, W: np.ndarray, mixtures: Mixtures, min_scale: floa
     z = z.transpose(0, 2, 1)
     means = np.where(n > 0, z @ bins.mean / safe, mixtures.means)
     variances = np.where(n > 0, z @ bins.mean_square / safe - means**2, mixtures.scales**2)
+    if prior_rows:
+        variances = with_prior(variances, n, bins, W, prior_rows)
     with np.errstate(divide="ignore"):
         log_weights = np.log(n) - np.log(np.maximum(W.sum(axis=1), np.finfo(float).tiny))[:, None]
     return Mixtures(log_weights, means, np.sqrt(np.maximum(variances, min_scale**2))), log_likelihood
@@ -181,9 +194,9 @@ def start_mixtures(bins: TargetBins, W: np.ndarray, n_components: int, min_scale
     scale = np.maximum(np.sqrt(variance) / n_components, min_scale)
     return Mixtures(np.full(means.shape, -np.log(n_components)), means, np.repeat(scale[:, None], n_components, axis=1))
 
-# %% ../nbs/01a_densities.ipynb #d7da307e
+# %% ../nbs/01a_densities.ipynb #b11a90bd
 def em(bins: TargetBins, W: np.ndarray, mixtures: Mixtures, min_scale: float, n_iter: int = 60,
-       tol: float = 1e-4) -> tuple[Mixtures, np.ndarray]:
+       tol: float = 1e-4, prior_rows: float = 0.0) -> tuple[Mixtures, np.ndarray]:
     """EM steps until no mixture gains `tol` nats per row, or `n_iter` steps.
 
     Mixtures that have converged are left out of later steps. Those that hold no rows stay as they are.
@@ -200,7 +213,7 @@ def em(bins: TargetBins, W: np.ndarray, mixtures: Mixtures, min_scale: float, n_
     for _ in range(n_iter):
         if not len(active):
             break
-        new, now = em_step(bins, W[active], Mixtures(*(a[active] for a in fitted)), min_scale)
+        new, now = em_step(bins, W[active], Mixtures(*(a[active] for a in fitted)), min_scale, prior_rows)
         for a, b in zip(fitted, (new.log_weights, new.means, new.scales)):
             a[active] = b
         moving = now - best[active] > tol * W[active].sum(axis=1)
@@ -246,9 +259,9 @@ def trim(mixtures: Mixtures) -> Mixtures:
     m = max(int(used.sum(axis=1).max(initial=0)), 1)
     return Mixtures(*(np.take_along_axis(a, order, axis=1)[:, :m] for a in (mixtures.log_weights, mixtures.means, mixtures.scales)))
 
-# %% ../nbs/01a_densities.ipynb #3e784256
+# %% ../nbs/01a_densities.ipynb #5654a8dc
 def fit_mixtures(bins: TargetBins, W: np.ndarray, min_scale: float, n_components: int | str = "auto",
-                 max_components: int = 5, n_iter: int = 60) -> Mixtures:
+                 max_components: int = 5, n_iter: int = 60, prior_rows: float = 0.0) -> Mixtures:
     """Fit one mixture for each row of weights; 'auto' lets each choose its number of Gaussians by BIC.
 
     Parameters
@@ -261,6 +274,8 @@ def fit_mixtures(bins: TargetBins, W: np.ndarray, min_scale: float, n_components
         'auto' tries 1 to `max_components` and keeps for each mixture the best score (12), 2 log L - (3 m - 1) log n.
     n_iter : int
         Most EM steps from each start.
+    prior_rows : float
+        Weight of the prior on the variances, equation (10a), in rows.
 
     Returns
     -------
@@ -272,7 +287,7 @@ def fit_mixtures(bins: TargetBins, W: np.ndarray, min_scale: float, n_components
     best, best_score = None, np.full(len(W), -np.inf)
     for m in sizes:
         for spread in (False, True)[: 1 if m == 1 else 2]:
-            fitted, log_likelihood = em(bins, W, start_mixtures(bins, W, m, min_scale, spread), min_scale, n_iter)
+            fitted, log_likelihood = em(bins, W, start_mixtures(bins, W, m, min_scale, spread), min_scale, n_iter, prior_rows=prior_rows)
             score = 2 * log_likelihood - (3 * m - 1) * np.log(n)
             best = pad(fitted, max(sizes)) if best is None else choose(score > best_score, pad(fitted, max(sizes)), best)
             best_score = np.maximum(best_score, score)

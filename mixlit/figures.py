@@ -11,12 +11,12 @@ from importlib.resources import files
 # %% auto #0
 __all__ = ['PALETTE', 'GREY', 'STYLE', 'style', 'figure', 'get_axes', 'caption', 'svg', 'png']
 
-# %% ../nbs/00a_figures.ipynb #53f542c5
+# %% ../nbs/00a_figures.ipynb #47013233
 PALETTE = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000"]
 GREY = "#B8B8B8"
 STYLE = str(files("mixlit") / "mixlit.mplstyle")
 
-# %% ../nbs/00a_figures.ipynb #772f6126
+# %% ../nbs/00a_figures.ipynb #07611e16
 @contextmanager
 def style():
     """The mixlit style for what is drawn inside a `with` block; the settings are put back after it."""
@@ -24,7 +24,7 @@ def style():
     with plt.style.context(STYLE):
         yield
 
-# %% ../nbs/00a_figures.ipynb #19186f17
+# %% ../nbs/00a_figures.ipynb #23181721
 def figure(ncols: int = 1, nrows: int = 1, width: float = 7.0, height: float = 3.0, **subplots_kw):
     """A new figure and its axes in the mixlit style.
 
@@ -46,12 +46,12 @@ def figure(ncols: int = 1, nrows: int = 1, width: float = 7.0, height: float = 3
     with style():
         return plt.subplots(nrows, ncols, figsize=(width, height), **subplots_kw)
 
-# %% ../nbs/00a_figures.ipynb #9fb39a03
+# %% ../nbs/00a_figures.ipynb #50761810
 def get_axes(ax=None, width: float = 7.0, height: float = 3.0):
     """`ax` itself, or the axes of a new figure in the mixlit style when `ax` is None; sizes in inches."""
     return figure(width=width, height=height)[1] if ax is None else ax
 
-# %% ../nbs/00a_figures.ipynb #31d109f9
+# %% ../nbs/00a_figures.ipynb #fe93907a
 def caption(target, text: str):
     """Writes under a figure what to see in it.
 
@@ -70,7 +70,7 @@ def caption(target, text: str):
     letters = max(20, int(fig.get_figwidth() * 14.5))            # at 9 points a letter is about 1/15 of an inch wide
     return fig.supxlabel("\n".join(textwrap.wrap(text, letters)), x=0.01, ha="left", fontsize=9, color="#333333")
 
-# %% ../nbs/00a_figures.ipynb #24fb5825
+# %% ../nbs/00a_figures.ipynb #ef2693a8
 def _inline(fmt: str, **kw):
     """The style for the rest of the session and, inside a notebook, the format of its figures."""
     from matplotlib import pyplot as plt

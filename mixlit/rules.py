@@ -20,7 +20,7 @@ __all__ = ['format_number', 'readable_number', 'Condition', 'Rule', 'RuleSet', '
            'log_harmonic_and', 'log_activation', 'activation', 'Trapezoid', 'Triangle', 'Bell', 'LinguisticVariable',
            'quantile_terms', 'product_and', 'minimum_and', 'plot_intervals', 'plot_activation', 'plot_memberships']
 
-# %% ../nbs/00_rules.ipynb #3f856a64
+# %% ../nbs/00_rules.ipynb #56984d81
 def format_number(v: float) -> str:
     """The shortest text that reads back as exactly the same number.
 
@@ -44,7 +44,7 @@ def format_number(v: float) -> str:
     short = ("-" if sign else "") + head + ("." + tail if tail else "") + f"e{power + len(tail)}"
     return short if len(short) < len(plain) and not 1e-4 <= abs(v) < 1e6 else plain
 
-# %% ../nbs/00_rules.ipynb #f3d21f36
+# %% ../nbs/00_rules.ipynb #c4ecde88
 def readable_number(low: float, high: float) -> float:
     """The decimal with the fewest digits that separates two neighbouring data values.
 
@@ -66,7 +66,7 @@ def readable_number(low: float, high: float) -> float:
     """
     low, high = float(low), float(high)
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise ValueError(f"need two finite numbers in order, low < high; got low={low!r} and high={high!r}")
+        raise ValueError(f"need two finite numbers, low < high; got low={low!r} and high={high!r}")
     if low < 0 <= high:
         return 0.0
     lo, hi = Decimal(low), Decimal(high)
@@ -80,7 +80,7 @@ def readable_number(low: float, high: float) -> float:
                 return v
     return high
 
-# %% ../nbs/00_rules.ipynb #d92770fc
+# %% ../nbs/00_rules.ipynb #eef700bd
 def _is_missing(values) -> np.ndarray:
     """(n,) bool: None, NaN, NaT and pandas' NA."""
     if hasattr(values, "isna"):
@@ -90,8 +90,8 @@ def _is_missing(values) -> np.ndarray:
         return np.isnan(values)
     if values.dtype != object:
         return np.zeros(len(values), dtype=bool)
-    return np.fromiter((v is None or type(v).__name__ in ("NAType", "NaTType") or (isinstance(v, float) and v != v)
-                        for v in values), bool, len(values))
+    none = lambda v: v is None or type(v).__name__ in ("NAType", "NaTType") or (isinstance(v, float) and v != v)
+    return np.fromiter((none(v) for v in values), bool, len(values))
 
 
 def _is_number(v) -> bool:
@@ -103,6 +103,8 @@ def _is_number(v) -> bool:
 
 def _as_numbers(values, feature) -> np.ndarray:
     """(n,) float64 with NaN where missing; a text that is no number is an error that names it."""
+    if isinstance(values, np.ndarray) and values.dtype.kind in "fiub":
+        return values.astype(float)
     gone = _is_missing(values)
     known = np.asarray(values, dtype=object)[~gone] if gone.any() else values
     out = np.full(len(gone), np.nan)
@@ -110,11 +112,11 @@ def _as_numbers(values, feature) -> np.ndarray:
         out[~gone] = np.asarray(known, dtype=float)
     except (TypeError, ValueError):
         bad = next(v for v in np.asarray(known, dtype=object) if not _is_number(v))
-        raise ValueError(f"column {feature!r} holds {bad!r}, which is not a number, but bounds need numbers; "
-                         f"convert the column, or use a condition with levels") from None
+        raise ValueError(f"column {feature!r} holds {bad!r}, which is not a number, but bounds need numbers; convert "
+                         "the column, or use a condition with levels") from None
     return out
 
-# %% ../nbs/00_rules.ipynb #e3c7b6ba
+# %% ../nbs/00_rules.ipynb #6f685719
 def _plain_level(v):
     """A numpy scalar as the Python value it stands for."""
     v = v.item() if isinstance(v, np.generic) else v
@@ -128,7 +130,7 @@ def _level_order(levels) -> list:
     """Levels in an order that does not depend on the run: numbers by size, then texts by alphabet."""
     return sorted(levels, key=lambda v: (isinstance(v, str), v))
 
-# %% ../nbs/00_rules.ipynb #805e0969
+# %% ../nbs/00_rules.ipynb #89ad3848
 @dataclass(frozen=True, repr=False)
 class Condition:
     """One condition on one column: an interval of numbers `low <= x < high`, or a set of levels.
@@ -156,11 +158,11 @@ class Condition:
     def __and__(self, other: Condition) -> Condition: return _both(self, other)
     def __or__(self, other: Condition) -> Condition: return _either(self, other)
 
-    is_trivial = property(lambda self: self.levels is None and self.low == -math.inf and self.high == math.inf,
+    is_trivial = property(lambda c: c.levels is None and c.low == -math.inf and c.high == math.inf,
                           doc="True if it asks nothing: no bound and no levels.")
-    is_empty = property(lambda self: not self.missing and _no_value(self), doc="True if nothing can satisfy it.")
-    n_bounds = property(lambda self: math.isfinite(self.low) + math.isfinite(self.high) + (self.levels is not None),
-                        doc="What a reader has to remember: 1 for each finite bound, 1 for a set of levels.")
+    is_empty = property(lambda c: not c.missing and _no_value(c), doc="True if nothing can satisfy it.")
+    n_bounds = property(lambda c: math.isfinite(c.low) + math.isfinite(c.high) + (c.levels is not None),
+                        doc="What a reader must remember: 1 for each finite bound, 1 for a set of levels.")
 
     def satisfied(self, values) -> np.ndarray:
         """(n,) bool, for the (n,) values of the column."""
@@ -174,17 +176,19 @@ class Condition:
         """As a person would say it; `levels` is the column's whole vocabulary, for `region != NW`."""
         return " ".join(token for _, token in _tokens(self, unit, levels))
 
-# %% ../nbs/00_rules.ipynb #c4425b53
+# %% ../nbs/00_rules.ipynb #0adf08f3
 def _check_condition(c: Condition) -> None:
     """Brings the fields to their types; the dataclass is frozen, so they are set through `object`."""
     low, high, levels = float(c.low), float(c.high), c.levels
     bounded = low > -math.inf or high < math.inf
     if math.isnan(low) or math.isnan(high):
-        raise ValueError(f"column {c.feature!r}: a bound is NaN (low={low}, high={high}); leave a bound out to ask nothing")
+        raise ValueError(f"column {c.feature!r}: a bound is NaN (low={low}, high={high}); leave it out to ask nothing")
     if levels is not None and bounded:
-        raise ValueError(f"column {c.feature!r}: give an interval or levels, not both (low={low}, high={high}, levels={levels!r})")
+        raise ValueError(f"column {c.feature!r}: give an interval or levels, not both "
+                         f"(low={low}, high={high}, levels={levels!r})")
     if levels is not None:
-        levels = frozenset(map(_plain_level, [levels] if isinstance(levels, (str, int, float)) else levels))
+        one = isinstance(levels, (str, int, float))
+        levels = frozenset(map(_plain_level, [levels] if one else levels))
     missing = bool(c.missing) or (levels is None and not bounded)
     for name, value in dict(low=low, high=high, levels=levels, missing=missing).items():
         object.__setattr__(c, name, value)
@@ -194,7 +198,7 @@ def _no_value(c: Condition) -> bool:
     """True if no known value can satisfy it."""
     return c.low >= c.high if c.levels is None else not c.levels
 
-# %% ../nbs/00_rules.ipynb #cc7f2f5d
+# %% ../nbs/00_rules.ipynb #9341b94e
 def _tokens(c: Condition, unit: str = "", levels: Sequence | None = None) -> list[tuple[str, str]]:
     """A condition as (kind, text) pairs; the kinds are 'name', 'op', 'value' and 'word'."""
     name, unit = ("name", str(c.feature)), ([("word", unit)] if unit else [])
@@ -216,8 +220,8 @@ def _tokens(c: Condition, unit: str = "", levels: Sequence | None = None) -> lis
 
 def _level_tokens(chosen: frozenset, levels: Sequence | None) -> list[tuple[str, str]]:
     """Operator and value of a set of levels, or of its complement where that is shorter."""
-    show = lambda v: format_number(v) if isinstance(v, (int, float)) and not isinstance(v, bool) else str(v)
-    order = [*levels, *_level_order(chosen - set(levels))] if levels is not None else _level_order(chosen)
+    show = lambda v: str(v) if isinstance(v, (str, bool)) else format_number(v)
+    order = _level_order(chosen) if levels is None else [*levels, *_level_order(chosen - set(levels))]
     rest = [v for v in order if v not in chosen]
     negate = 0 < len(rest) < len(chosen) and len(order) == len(levels)
     said = [show(v) for v in (rest if negate else [v for v in order if v in chosen])]
@@ -225,37 +229,38 @@ def _level_tokens(chosen: frozenset, levels: Sequence | None) -> list[tuple[str,
         return [("op", "!=" if negate else "="), ("value", said[0])]
     return [("op", "not in" if negate else "in"), ("value", "{" + ", ".join(said) + "}")]
 
-# %% ../nbs/00_rules.ipynb #940a58a2
+# %% ../nbs/00_rules.ipynb #2e6b72a8
 def _satisfied(conditions: Sequence[Condition], values) -> np.ndarray:
     """(n, m) bool for m conditions on one column of n values."""
     is_set = np.array([c.levels is not None for c in conditions])
-    out = np.empty((len(values), len(conditions)), dtype=bool)
+    out = np.empty((len(conditions), len(values)), dtype=bool)  # a row for each condition: comparisons run along it
     if not is_set.all():
-        x = _as_numbers(values, conditions[0].feature)[:, None]
-        low, high = (np.array([getattr(c, side) for c in conditions]) for side in ("low", "high"))
-        out[:] = (x >= low) & ((x < high) | (high == np.inf))
+        x = _as_numbers(values, conditions[0].feature)
+        low, high = (np.array([[getattr(c, side)] for c in conditions]) for side in ("low", "high"))
+        np.less_equal(low, x, out=out)
+        out &= x < high if (high < np.inf).all() else (x < high) | (high == np.inf)
     if is_set.any():
         sets = [c.levels for c in conditions if c.levels is not None]
-        number = {v: i for i, v in enumerate(set().union(*sets))}                      # the level's row in the table
-        table = np.array([*([v in s for s in sets] for v in number), [False] * len(sets)])   # last row: any other level
-        out[:, is_set] = table[_numbered(values, number)]
+        number = {v: i for i, v in enumerate(set().union(*sets))}  # the level's column in the table
+        table = np.array([[v in s for v in number] + [False] for s in sets])  # last column: other levels
+        out[is_set] = table[:, _numbered(values, number)]
     gone = _is_missing(values)
     if gone.any():
-        out[gone] = [c.missing for c in conditions]
-    return out
+        out[:, gone] = np.array([[c.missing] for c in conditions])
+    return out.T
 
 
 def _numbered(values, number: Mapping) -> np.ndarray:
     """(n,) int: the number of each value, `len(number)` for a value that has none."""
     other = len(number)
-    if str(getattr(values, "dtype", "")) == "category":                                # one look-up a level, not a row
+    if str(getattr(values, "dtype", "")) == "category":  # one look-up a level, not a row
         return np.array([*(number.get(v, other) for v in values.cat.categories), other])[values.cat.codes]
     return np.fromiter((number.get(v, other) for v in np.asarray(values, dtype=object)), int, len(values))
 
-# %% ../nbs/00_rules.ipynb #f90e332f
+# %% ../nbs/00_rules.ipynb #57f5f2bf
 def _same_kind(a: Condition, b: Condition) -> None:
     if a.feature != b.feature:
-        raise ValueError(f"conditions on {a.feature!r} and {b.feature!r} make a rule, not one condition; use Rule([...])")
+        raise ValueError(f"{a.feature!r} and {b.feature!r} are two columns, which need a rule; use Rule([...])")
     if (a.levels is None) != (b.levels is None):
         raise ValueError(f"column {a.feature!r} cannot have an interval and levels at once: {a} and {b}")
 
@@ -283,7 +288,7 @@ def _either(a: Condition, b: Condition) -> Condition:
     if max(c.low for c in full) > min(c.high for c in full) and len(full) == 2:
         raise ValueError(f"{a} or {b} leaves a gap, so it is not one interval; keep two rules")
     if low == -math.inf and high == math.inf and not missing:
-        raise ValueError(f"{a} or {b} asks only that {a.feature!r} is known, which is not an interval; drop the condition")
+        raise ValueError(f"{a} or {b} asks only that {a.feature!r} is known, which no interval says; drop it")
     return Condition(a.feature, low, high, missing=missing)
 
 
@@ -292,9 +297,10 @@ def _contains(a: Condition, b: Condition) -> bool:
         return a.feature == b.feature
     if b.is_trivial or (b.missing and not a.missing) or (a.levels is None) != (b.levels is None):
         return False
-    return _no_value(b) or (b.levels <= a.levels if a.levels is not None else a.low <= b.low and b.high <= a.high)
+    inside = b.levels <= a.levels if a.levels is not None else a.low <= b.low and b.high <= a.high
+    return inside or _no_value(b)
 
-# %% ../nbs/00_rules.ipynb #14e120dd
+# %% ../nbs/00_rules.ipynb #79c4c4fa
 @dataclass(frozen=True, eq=False, repr=False)
 class Rule:
     """A conjunction of conditions; without any it always holds.
@@ -321,9 +327,9 @@ class Rule:
     def __str__(self) -> str: return self.to_text()
     def __repr__(self) -> str: return f"<Rule: {self}>"
 
-    features = property(lambda self: tuple(c.feature for c in self.conditions), doc="The columns it looks at, in order.")
-    is_empty = property(lambda self: any(c.is_empty for c in self.conditions), doc="True if no row can satisfy it.")
-    n_bounds = property(lambda self: sum(c.n_bounds for c in self.conditions),
+    features = property(lambda r: tuple(c.feature for c in r.conditions), doc="The columns it looks at, in order.")
+    is_empty = property(lambda r: any(c.is_empty for c in r.conditions), doc="True if no row can satisfy it.")
+    n_bounds = property(lambda r: sum(c.n_bounds for c in r.conditions),
                         doc="Its length: finite bounds plus level sets. The price of a rule in a BIC.")
 
     def covers(self, X, feature_names: Sequence | None = None) -> np.ndarray:
@@ -333,13 +339,14 @@ class Rule:
     def contains(self, other: Rule) -> bool:
         """True if every row covered by `other` is covered by this rule too, whatever the data."""
         theirs = {c.feature: c for c in other.conditions}
-        return other.is_empty or all(c.feature in theirs and c.contains(theirs[c.feature]) for c in self.conditions)
+        wider = (c.feature in theirs and c.contains(theirs[c.feature]) for c in self.conditions)
+        return other.is_empty or all(wider)
 
     def to_text(self, units: Mapping | None = None, levels: Mapping | None = None) -> str:
         """`smoker = yes and bmi >= 30.1`; a rule without conditions is `always`."""
         return _join(self, units, levels, lambda kind, text: text, " and ") or "always"
 
-# %% ../nbs/00_rules.ipynb #af5bf108
+# %% ../nbs/00_rules.ipynb #143b1b68
 def _join(rule: Rule, units: Mapping | None, levels: Mapping | None, say, link: str) -> str:
     """The conditions of a rule with `link` between them; `say(kind, text)` writes one token."""
     out = []
@@ -349,33 +356,34 @@ def _join(rule: Rule, units: Mapping | None, levels: Mapping | None, say, link: 
         out.append(f"({text})" if ("word", "or missing") in tokens and len(rule.conditions) > 1 else text)
     return link.join(out)
 
-# %% ../nbs/00_rules.ipynb #d34c22f6
+# %% ../nbs/00_rules.ipynb #876b8f48
 def _columns(X, feature_names: Sequence | None, wanted: Iterable) -> dict:
     """The wanted columns of X by name."""
     if hasattr(X, "columns"):
         names = list(X.columns)
         for f in wanted:
             if names.count(f) != 1:
-                raise ValueError(f"column {f!r} is {'missing from' if f not in names else 'twice in'} X; its columns are {names}")
+                raise ValueError(f"column {f!r} is {'twice in' if f in names else 'missing from'} X; "
+                                 f"its columns are {names}")
         return {f: X[f] for f in wanted}
     X = np.asarray(X)
     if feature_names is None:
         raise ValueError("an array has no column names: pass feature_names, or a DataFrame")
     if X.ndim != 2 or X.shape[1] != len(feature_names):
-        raise ValueError(f"X has shape {X.shape}; these rules need (n, {len(feature_names)}): {list(feature_names)}")
+        raise ValueError(f"X has shape {X.shape}; need (n, {len(feature_names)}), the columns {list(feature_names)}")
     return {f: X[:, list(feature_names).index(f)] for f in wanted}
 
 
 def _covered(rules: Sequence[Rule], X, feature_names: Sequence | None) -> np.ndarray:
     """(n, k) bool: does rule k cover row n? Equation (2) for all rules, a column at a time."""
     used = dict.fromkeys(f for rule in rules for f in rule.features)
-    out = np.ones((len(X), len(rules)), dtype=bool)
+    out = np.ones((len(rules), len(X)), dtype=bool)
     for f, values in _columns(X, feature_names, used).items():
         at = [i for i, rule in enumerate(rules) if f in rule.features]
-        out[:, at] &= _satisfied([c for i in at for c in rules[i].conditions if c.feature == f], values)
-    return out
+        out[at] &= _satisfied([c for i in at for c in rules[i].conditions if c.feature == f], values).T
+    return out.T
 
-# %% ../nbs/00_rules.ipynb #0595c585
+# %% ../nbs/00_rules.ipynb #5710e003
 class _RuleSequence(Sequence):
     """Rules in order, with the table they speak about; the parameters are described in `RuleSet`."""
 
@@ -392,7 +400,7 @@ class _RuleSequence(Sequence):
         for i, rule in enumerate(self.rules):
             for f in rule.features:
                 if f not in self.feature_names:
-                    raise ValueError(f"rule {i} ({rule}) uses column {f!r}, not one of feature_names {list(self.feature_names)}")
+                    raise ValueError(f"rule {i} ({rule}) uses column {f!r}, not in feature_names {self.feature_names}")
 
     def _with(self, rules: Iterable[Rule]):
         return type(self)(rules, self.feature_names, self.units, self.levels, self.limits)
@@ -414,10 +422,10 @@ class _RuleSequence(Sequence):
 
     def __add__(self, other: RuleSet) -> RuleSet:
         names = dict.fromkeys(self.feature_names + other.feature_names)
-        return type(self)(self.rules + other.rules, names, other.units | self.units, other.levels | self.levels,
-                          other.limits | self.limits)
+        return type(self)(self.rules + other.rules, names, other.units | self.units,
+                          other.levels | self.levels, other.limits | self.limits)
 
-# %% ../nbs/00_rules.ipynb #6cdf2916
+# %% ../nbs/00_rules.ipynb #392eae8e
 class _CoveringRules(_RuleSequence):
     """Rules that count the rows they cover, equation (3)."""
 
@@ -448,10 +456,10 @@ def _row_shares(n: int, sample_weight=None) -> np.ndarray:
     if n == 0:
         raise ValueError("X has no rows, so a share of them is not defined")
     if w.shape != (n,) or not np.isfinite(w).all() or w.min() < 0 or w.sum() == 0:
-        raise ValueError(f"sample_weight must be {n} finite numbers >= 0, not all zero; got shape {w.shape} and {w!r}")
+        raise ValueError(f"sample_weight must be {n} finite numbers >= 0, not all 0; got shape {w.shape}, {w!r}")
     return w / w.sum()
 
-# %% ../nbs/00_rules.ipynb #3672a972
+# %% ../nbs/00_rules.ipynb #7d53ab5c
 def _brief(c: Condition, limits=None, levels=None, known: bool = True) -> Condition:
     """The condition without what no row of the data can feel; `known` says that no value is missing."""
     if c.levels is not None:
@@ -474,7 +482,7 @@ def _out_of_reach(rule: Rule, limits: Mapping, levels: Mapping) -> bool:
             return True
     return False
 
-# %% ../nbs/00_rules.ipynb #fc318567
+# %% ../nbs/00_rules.ipynb #eebc7c71
 def _redundant(rules: Sequence[Rule], drop: Sequence[str]) -> set:
     """Positions of the rules that repeat an earlier one or lie inside another."""
     gone: set = set()
@@ -502,12 +510,12 @@ def _data_facts(rules: Sequence[Rule], X, feature_names) -> tuple[dict, dict, di
             limits[f] = (x.min(), x.max())
     return limits, levels, known
 
-# %% ../nbs/00_rules.ipynb #baf7c69a
+# %% ../nbs/00_rules.ipynb #5678aa29
 class _BriefRules(_CoveringRules):
     """Rules that can be shortened."""
 
-    def simplify(self, limits: Mapping | None = None, X=None, drop: Sequence[str] = ("empty", "duplicate", "contained"),
-                 return_index: bool = False):
+    def simplify(self, limits: Mapping | None = None, X=None,
+                 drop: Sequence[str] = ("empty", "duplicate", "contained"), return_index: bool = False):
         """The same rows, said more briefly.
 
         Parameters
@@ -515,10 +523,10 @@ class _BriefRules(_CoveringRules):
         limits : dict, optional
             (smallest, largest) value of each numeric column; default `self.limits`.
         X : DataFrame or (n, d) array, optional
-            The data: limits, levels and missing values are read off it. Without it no value counts as missing.
+            The data, to read limits, levels and missing values off. Without it no value counts as missing.
         drop : sequence of 'empty', 'duplicate', 'contained'
-            Rules to leave out: those that cover no row within the limits, those that repeat an earlier rule, those
-            inside another rule. `()` keeps one rule per component, as a mixture needs.
+            Rules to leave out: those that no row within the limits satisfies, that repeat an earlier rule, that
+            lie inside another. `()` keeps one rule per component, as a mixture needs.
         return_index : bool, default False
             Also return the (m,) positions of the rules that were kept.
 
@@ -533,14 +541,16 @@ class _BriefRules(_CoveringRules):
         if X is not None:
             seen, levels, known = _data_facts(self.rules, X, self.feature_names)
             limits |= seen
-        brief = [Rule([_brief(c, limits.get(c.feature), levels.get(c.feature), known.get(c.feature, True))
-                       for c in rule.conditions], rule.name) for rule in self.rules]
-        at = [i for i, rule in enumerate(self.rules) if "empty" not in drop or not _out_of_reach(rule, limits, levels)]
+        short = lambda c: _brief(c, limits.get(c.feature), levels.get(c.feature), known.get(c.feature, True))
+        brief = [Rule(map(short, rule.conditions), rule.name) for rule in self.rules]
+        far = [i for i, rule in enumerate(self.rules) if "empty" in drop and _out_of_reach(rule, limits, levels)]
+        at = [i for i in range(len(self)) if i not in far]
         gone = _redundant([brief[i] for i in at], drop)
         at = [i for m, i in enumerate(at) if m not in gone]
-        return (self._with(brief[i] for i in at), np.array(at, dtype=int)) if return_index else self._with(brief[i] for i in at)
+        out = self._with(brief[i] for i in at)
+        return (out, np.array(at, dtype=int)) if return_index else out
 
-# %% ../nbs/00_rules.ipynb #2fa02b73
+# %% ../nbs/00_rules.ipynb #9af7b171
 class _ReadableRules(_BriefRules):
     """Rules that print as a person would say them."""
 
@@ -566,7 +576,8 @@ class _ReadableRules(_BriefRules):
             the index is the rule's position.
         """
         import pandas as pd
-        frame = {"name": [rule.name or "" for rule in self.rules]} if any(rule.name for rule in self.rules) else {}
+        names = [rule.name or "" for rule in self.rules]
+        frame = {"name": names} if any(names) else {}
         frame |= {"rule": [rule.to_text(self.units, self.levels) for rule in self.rules],
                   "bounds": [rule.n_bounds for rule in self.rules]}
         if X is not None:
@@ -580,7 +591,7 @@ class _ReadableRules(_BriefRules):
 
     def to_latex(self, X=None, **columns) -> str:
         """The table of `to_frame` as a LaTeX `tabular` (package booktabs), special characters escaped."""
-        return _latex_table(self.to_frame(X, **columns), [_latex_rule(r, self.units, self.levels) for r in self.rules])
+        return _latex_table(self.to_frame(X, **columns), [_latex_rule(r, self.units, self.levels) for r in self])
 
     def __repr__(self) -> str:
         return f"<RuleSet: {len(self)} rules>\n{self.to_text()}"
@@ -588,10 +599,12 @@ class _ReadableRules(_BriefRules):
     def _repr_html_(self) -> str:
         return _html_table(self)
 
-# %% ../nbs/00_rules.ipynb #1e85ab06
-_LATEX = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-          "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}"}
-_LATEX_OPS = {">=": r"$\ge$", "<=": r"$\le$", "<": "$<$", "=": "$=$", "!=": r"$\ne$", "in": r"$\in$", "not in": r"$\notin$"}
+# %% ../nbs/00_rules.ipynb #3b34da7b
+_LATEX = {letter: "\\" + letter for letter in "&%$#_{}"} | {
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "<": r"\textless{}", ">": r"\textgreater{}"}
+_LATEX_OPS = {">=": r"$\ge$", "<=": r"$\le$", "<": "$<$", "=": "$=$", "!=": r"$\ne$",
+              "in": r"$\in$", "not in": r"$\notin$"}
 
 
 def _latex(text) -> str:
@@ -611,13 +624,16 @@ def _latex_table(frame, rules: Sequence[str]) -> str:
         rows.append([str(i), *(rule if name == "rule" else _latex(show(v)) for name, v in row.items())])
     head, *body = [" & ".join(row) + r" \\" for row in rows]
     align = "r" + "".join("l" if name in ("rule", "name") else "r" for name in frame.columns)
-    return "\n".join([rf"\begin{{tabular}}{{{align}}}", r"\toprule", head, r"\midrule", *body, r"\bottomrule", r"\end{tabular}"])
+    lines = [rf"\begin{{tabular}}{{{align}}}", r"\toprule", head, r"\midrule", *body, r"\bottomrule", r"\end{tabular}"]
+    return "\n".join(lines)
 
-_HTML_OPS = {">=": "&ge;", "<=": "&le;", "<": "&lt;", "=": "=", "!=": "&ne;", "in": "&isin;", "not in": "&notin;"}
+_HTML_OPS = {">=": "&ge;", "<=": "&le;", "<": "&lt;", "=": "=", "!=": "&ne;", "in": "&isin;",
+             "not in": "&notin;"}
 
 
 def _html_rule(rule: Rule, units: Mapping, levels: Mapping) -> str:
-    say = lambda kind, text: _HTML_OPS[text] if kind == "op" else f"<b>{escape(text)}</b>" if kind == "name" else escape(text)
+    bold = lambda kind, text: f"<b>{escape(text)}</b>" if kind == "name" else escape(text)
+    say = lambda kind, text: _HTML_OPS[text] if kind == "op" else bold(kind, text)
     return _join(rule, units, levels, say, " and ") or "<i>always</i>"
 
 
@@ -625,10 +641,11 @@ def _html_table(rules: RuleSet) -> str:
     """A plain table: number or name, and the rule with its column names in bold."""
     left, right = 'style="text-align:left"', 'style="text-align:right"'
     body = "".join(f"<tr><th {right}>{escape(str(rule.name or i))}</th>"
-                   f"<td {left}>{_html_rule(rule, rules.units, rules.levels)}</td></tr>" for i, rule in enumerate(rules))
+                   f"<td {left}>{_html_rule(rule, rules.units, rules.levels)}</td></tr>"
+                   for i, rule in enumerate(rules))
     return f"<table><thead><tr><th></th><th {left}>rule</th></tr></thead><tbody>{body}</tbody></table>"
 
-# %% ../nbs/00_rules.ipynb #2e724295
+# %% ../nbs/00_rules.ipynb #d10bbe81
 def _number(v: float):
     """JSON has no infinity: it is written as a text, which `float` reads."""
     return v if math.isfinite(v) else repr(v)
@@ -642,13 +659,14 @@ def _rule_to_dict(rule: Rule) -> dict:
         d |= {"high": _number(c.high)} if c.high < math.inf else {}
         d |= {"levels": _level_order(c.levels)} if c.levels is not None else {}
         return d | ({"missing": True} if c.missing else {})
-    return ({"name": rule.name} if rule.name is not None else {}) | {"conditions": [write(c) for c in rule.conditions]}
+    name = {} if rule.name is None else {"name": rule.name}
+    return name | {"conditions": [write(c) for c in rule.conditions]}
 
 
 def _rule_from_dict(d: Mapping) -> Rule:
     return Rule([Condition(**c) for c in d["conditions"]], d.get("name"))
 
-# %% ../nbs/00_rules.ipynb #194477ef
+# %% ../nbs/00_rules.ipynb #c85389ca
 class RuleSet(_ReadableRules):
     """A sequence of rules over one table, with what is needed to read and print them.
 
@@ -684,9 +702,9 @@ class RuleSet(_ReadableRules):
     def from_dict(cls, d: Mapping) -> RuleSet:
         """The rules written by `to_dict`; another format is a ValueError."""
         if d.get("format") != "mixlit.rules/1":
-            raise ValueError(f"not a set of rules: its format is {d.get('format')!r}, expected 'mixlit.rules/1'")
-        facts = [{c["name"]: c[key] for c in d["columns"] if key in c} for key in ("unit", "levels", "limits")]
-        return cls([_rule_from_dict(rule) for rule in d["rules"]], [c["name"] for c in d["columns"]], *facts)
+            raise ValueError(f"these are no rules: format is {d.get('format')!r}, expected 'mixlit.rules/1'")
+        fact = lambda key: {c["name"]: c[key] for c in d["columns"] if key in c}
+        return cls([_rule_from_dict(rule) for rule in d["rules"]], fact("name"), *map(fact, ("unit", "levels", "limits")))
 
     def to_json(self, **kw) -> str:
         """JSON text that `from_json` reads back to an equal RuleSet; `kw` goes to `json.dumps`."""
@@ -697,14 +715,15 @@ class RuleSet(_ReadableRules):
         """The rules written by `to_json`."""
         return cls.from_dict(json.loads(text))
 
-# %% ../nbs/00_rules.ipynb #749c901c
+# %% ../nbs/00_rules.ipynb #8ff7e899
 def _rules_from_bounds(low, high, names: list, importance=None) -> list[Rule]:
     low, high = np.broadcast_arrays(np.asarray(low, dtype=float), np.asarray(high, dtype=float))
     used = np.ones(low.shape, dtype=bool) if importance is None else np.asarray(importance) > 0
     if low.ndim != 2 or low.shape[1] != len(names) or used.shape != low.shape:
         raise ValueError(f"low, high and importance must be (k, {len(names)}), a column for each feature name; "
                          f"got {low.shape} and {used.shape}")
-    return [Rule([Condition(names[j], low[i, j], high[i, j]) for j in np.flatnonzero(used[i])]) for i in range(len(low))]
+    return [Rule([Condition(names[j], low[i, j], high[i, j]) for j in np.flatnonzero(used[i])])
+            for i in range(len(low))]
 
 
 def _bounds_of(rules: Sequence[Rule], names: Sequence) -> tuple[np.ndarray, np.ndarray]:
@@ -712,7 +731,7 @@ def _bounds_of(rules: Sequence[Rule], names: Sequence) -> tuple[np.ndarray, np.n
     for i, rule in enumerate(rules):
         for c in rule.conditions:
             if c.levels is not None:
-                raise ValueError(f"rule {i} asks for {c}, which has no bounds; encode column {c.feature!r} as numbers first")
+                raise ValueError(f"rule {i} asks for {c}, which has no bounds; encode {c.feature!r} as numbers first")
             low[i, names.index(c.feature)], high[i, names.index(c.feature)] = c.low, c.high
     return low, high
 
@@ -722,8 +741,8 @@ def _column_to_dict(rules: RuleSet, f) -> dict:
     plain = {"levels": list, "limits": lambda ab: [_number(v) for v in ab]}
     return {"name": f} | {key: plain.get(key, str)(v) for key, v in facts.items() if v is not None}
 
-# %% ../nbs/00_rules.ipynb #63f4a643
-_BIG = 1e30     # stands for an infinite bound: still finite after division by a temperature, in 32 bits too
+# %% ../nbs/00_rules.ipynb #fb387789
+_BIG = 1e30  # stands for an infinite bound: still finite after division by a temperature, in 32 bits too
 
 
 def _arrays(*values):
@@ -739,7 +758,12 @@ def _arrays(*values):
     ready = lambda v: any(v is f for f in foreign) and v.dtype == kind
     return xp, [v if ready(v) else xp.asarray(v, dtype=kind, device=foreign[0].device) for v in values]
 
-# %% ../nbs/00_rules.ipynb #7ff98584
+
+def _check_temperature(xp, t) -> None:
+    if bool(xp.any(~(t > 0))):
+        raise ValueError(f"temperature must be > 0, got {t}; crisp rules are RuleSet.covers")
+
+# %% ../nbs/00_rules.ipynb #1897c44c
 def log_soft_interval(x, low, high, temperature):
     """Natural log of a soft interval, equation (5).
 
@@ -760,6 +784,7 @@ def log_soft_interval(x, low, high, temperature):
     The soft condition of "Explainable Mixture Models through Differentiable Rule Learning" (ICLR 2026).
     """
     xp, (x, low, high, t) = _arrays(x, low, high, temperature)
+    _check_temperature(xp, t)
     zero = xp.zeros_like(t)
     below = (xp.clip(low, -_BIG, _BIG) - x) / t
     above = (x - xp.clip(high, -_BIG, _BIG)) / t
@@ -771,7 +796,7 @@ def soft_interval(x, low, high, temperature):
     log_pi = log_soft_interval(x, low, high, temperature)
     return _arrays(log_pi)[0].exp(log_pi)
 
-# %% ../nbs/00_rules.ipynb #dfadcb35
+# %% ../nbs/00_rules.ipynb #8c925f89
 def _shares(xp, a, axis: int = -1):
     """Importances as shares of their sum: (w, log w, whether any is positive). What is not positive counts as 0."""
     one, used = xp.ones_like(a), a > 0
@@ -783,12 +808,12 @@ def _shares(xp, a, axis: int = -1):
 
 
 def _logsumexp(xp, z, axis: int):
-    if hasattr(xp, "logsumexp"):                                     # torch has one, with its own gradient
+    if hasattr(xp, "logsumexp"):  # torch has one, with its own gradient
         return xp.logsumexp(z, axis)
     top = xp.max(z, axis=axis, keepdims=True)
     return xp.squeeze(top, axis=axis) + xp.log(xp.sum(xp.exp(z - top), axis=axis))
 
-# %% ../nbs/00_rules.ipynb #0516f703
+# %% ../nbs/00_rules.ipynb #dbfec0fa
 def log_harmonic_and(log_pi, importance, axis: int = -1):
     """Natural log of the weighted harmonic mean of soft conditions, equation (6).
 
@@ -816,20 +841,20 @@ def log_harmonic_and(log_pi, importance, axis: int = -1):
     out = -_logsumexp(xp, log_w - log_pi, axis)
     return xp.where(xp.squeeze(some, axis=axis) & (out < 0), out, xp.zeros_like(out))
 
-# %% ../nbs/00_rules.ipynb #dc2e9847
+# %% ../nbs/00_rules.ipynb #afe5fdf0
 def _log_odds(xp, x, low, high, log_w, block: int = 2**22):
     """(n, k) log of the summed odds against each rule, for values and bounds in units of the temperature.
 
     Right at any temperature. It makes n k 2d numbers, so rows are taken a block at a time.
     """
-    edges = xp.concat([log_w + low, log_w - high], axis=-1)                       # (k, 2d)
-    values = xp.concat([-x, x], axis=-1)                                          # (n, 2d)
-    constant = _logsumexp(xp, log_w + (low - high), -1)                           # (k,)
+    edges = xp.concat([log_w + low, log_w - high], axis=-1)  # (k, 2d)
+    values = xp.concat([-x, x], axis=-1)  # (n, 2d)
+    constant = _logsumexp(xp, log_w + (low - high), -1)  # (k,)
     step = max(1, block // max(1, edges.shape[0] * edges.shape[1]))
     rows = [_logsumexp(xp, values[i:i + step, None, :] + edges, -1) for i in range(0, x.shape[0], step)]
     return xp.logaddexp(rows[0] if len(rows) == 1 else xp.concat(rows, axis=0), constant)
 
-# %% ../nbs/00_rules.ipynb #6ae26fc9
+# %% ../nbs/00_rules.ipynb #40e51382
 def log_activation(X, low, high, importance, temperature):
     """Natural log of the activation of k soft rules on n rows, equation (9).
 
@@ -850,16 +875,17 @@ def log_activation(X, low, high, importance, temperature):
         log e <= 0: `log_harmonic_and(log_soft_interval(...), importance)` without its (n, k, d) arrays.
     """
     xp, (X, low, high, a, t) = _arrays(X, low, high, importance, temperature)
+    _check_temperature(xp, t)
     if 0 in X.shape:
         return xp.zeros((X.shape[0], low.shape[0]), dtype=X.dtype)
     centre = (xp.max(X, axis=0) + xp.min(X, axis=0)) / 2
     centre = xp.where(xp.isfinite(centre), centre, xp.zeros_like(centre))
-    x, low, high = (X - centre) / t, (xp.clip(low, -_BIG, _BIG) - centre) / t, (xp.clip(high, -_BIG, _BIG) - centre) / t
+    x, low, high = ((xp.clip(v, -_BIG, _BIG) - centre) / t for v in (X, low, high))
     w, log_w, some = _shares(xp, a)
     room = 0.49 * math.log(float(xp.finfo(X.dtype).max))
     if not bool(xp.any(xp.abs(x) >= room) | xp.any(low >= room) | xp.any(high <= -room)):
-        edges = xp.concat([w * xp.exp(low), w * xp.exp(-high)], axis=-1)          # (k, 2d)
-        values = xp.concat([xp.exp(-x), xp.exp(x)], axis=-1)                      # (n, 2d)
+        edges = xp.concat([w * xp.exp(low), w * xp.exp(-high)], axis=-1)  # (k, 2d)
+        values = xp.concat([xp.exp(-x), xp.exp(x)], axis=-1)  # (n, 2d)
         return -xp.log1p(values @ edges.T + xp.sum(w * xp.exp(low - high), axis=-1))
     log_odds = _log_odds(xp, x, low, high, log_w)
     return xp.where(some[:, 0], -xp.logaddexp(log_odds, xp.zeros_like(log_odds)), xp.zeros_like(log_odds))
@@ -870,7 +896,7 @@ def activation(X, low, high, importance, temperature):
     log_e = log_activation(X, low, high, importance, temperature)
     return _arrays(log_e)[0].exp(log_e)
 
-# %% ../nbs/00_rules.ipynb #0db0d032
+# %% ../nbs/00_rules.ipynb #8289d1eb
 @dataclass(frozen=True)
 class Trapezoid:
     """A fuzzy set that rises from a to b, is 1 from b to c and falls from c to d, equation (11).
@@ -892,7 +918,8 @@ class Trapezoid:
         a, b, c, d = self.a, self.b, self.c, self.d
         if not (a <= b <= c <= d and a < d):
             raise ValueError(f"corners must be in order with a < d; got {(a, b, c, d)}, which is not a fuzzy set")
-        if (math.isinf(a) or math.isinf(b)) and not a == b == -math.inf or (math.isinf(c) or math.isinf(d)) and not c == d == math.inf:
+        left, right = math.isinf(a) or math.isinf(b), math.isinf(c) or math.isinf(d)
+        if left and not a == b == -math.inf or right and not c == d == math.inf:
             raise ValueError(f"an infinite side needs two equal infinite corners; got {(a, b, c, d)}")
 
     def __call__(self, x) -> np.ndarray:
@@ -902,7 +929,7 @@ class Trapezoid:
         fall = np.clip(self.d - x, 0, down) / down if down else np.where(x <= self.d, 1.0, 0.0)
         return np.where(np.isnan(x), np.nan, np.minimum(rise, fall))
 
-# %% ../nbs/00_rules.ipynb #1dac5780
+# %% ../nbs/00_rules.ipynb #58793815
 @dataclass(frozen=True)
 class Triangle:
     """A fuzzy set that rises from a to b and falls from b to c; a trapezoid without a plateau."""
@@ -916,7 +943,7 @@ class Triangle:
 
 @dataclass(frozen=True)
 class Bell:
-    """A Gaussian fuzzy set, 1 at `mean` and falling with standard deviation `sd` > 0, both in the column's units."""
+    """A Gaussian fuzzy set, 1 at `mean`, with standard deviation `sd` > 0; both in the column's units."""
     mean: float
     sd: float
 
@@ -927,28 +954,30 @@ class Bell:
     def __call__(self, x) -> np.ndarray:
         return np.exp(-0.5 * ((np.asarray(x, dtype=float) - self.mean) / self.sd) ** 2)
 
-# %% ../nbs/00_rules.ipynb #71e625ac
+# %% ../nbs/00_rules.ipynb #4741798e
 def _ramps(x: np.ndarray, n_terms: int) -> np.ndarray:
-    """(T - 1, 2) start and end of each ramp of a quantile partition, equation (12), clipped so that no term collapses."""
+    """(T - 1, 2) start and end of each ramp, equation (12), clipped so that no term collapses."""
     u, counts = np.unique(x, return_counts=True)
-    below = np.cumsum(counts)[:-1] / len(x)                          # share of rows below each gap
+    below = np.cumsum(counts)[:-1] / len(x)  # share of rows below each gap
     gaps = []
     for i in range(1, n_terms):
         first, last = gaps[-1] + 1 if gaps else 0, len(below) - (n_terms - i)
         gaps.append(first + int(np.argmin(np.abs(below[first:last + 1] - i / n_terms))))
     q = np.quantile(x, np.arange(1, 2 * n_terms - 1) / (2 * n_terms - 1)).reshape(-1, 2)
-    start, end = u[gaps], u[np.array(gaps, dtype=int) + 1]           # the gap itself: the smallest possible ramp
-    before, after = np.r_[u[0], end[:-1]], np.r_[start[1:], u[-1]]   # A of the term below, B of the term above
+    start, end = u[gaps], u[np.array(gaps, dtype=int) + 1]  # the gap itself: the smallest possible ramp
+    before, after = np.r_[u[0], end[:-1]], np.r_[start[1:], u[-1]]  # A of the term below, B of the term above
     ramps = np.column_stack([np.clip(q[:, 0], before, start), np.clip(q[:, 1], end, after)])
-    for i in range(len(ramps) - 1):                                  # a plateau between two distinct values reaches for one
+    for i in range(len(ramps) - 1):  # a plateau between two distinct values reaches for one
         b, c = ramps[i, 1], ramps[i + 1, 0]
         if not ((u >= b) & (u <= c)).any():
             left, right = u[u < b].max(), u[u > c].min()
-            ramps[(i, 1) if b - left <= right - c else (i + 1, 0)] = left if b - left <= right - c else right
+            where, value = ((i, 1), left) if b - left <= right - c else ((i + 1, 0), right)
+            ramps[where] = value
     return ramps
 
-# %% ../nbs/00_rules.ipynb #6e2f8416
-_WORDS = {1: ["Any"], 2: ["Low", "High"], 3: ["Low", "Medium", "High"], 4: ["Low", "Medium", "High", "Very High"],
+# %% ../nbs/00_rules.ipynb #f0a06628
+_WORDS = {1: ["Any"], 2: ["Low", "High"], 3: ["Low", "Medium", "High"],
+          4: ["Low", "Medium", "High", "Very High"],
           5: ["Very Low", "Low", "Medium", "High", "Very High"]}
 
 
@@ -974,20 +1003,22 @@ class LinguisticVariable:
         return np.column_stack([np.asarray(mu(x)) for mu in self.terms.values()])
 
     @classmethod
-    def from_quantiles(cls, feature: str, x, n_terms: int = 3, labels: Sequence | None = None, unit: str = "") -> LinguisticVariable:
+    def from_quantiles(cls, feature: str, x, n_terms: int = 3, labels: Sequence | None = None,
+                       unit: str = "") -> LinguisticVariable:
         """A partition at the quantiles of x; see `quantile_terms`."""
         return cls(feature, quantile_terms(feature, x, n_terms, labels), unit)
 
     def to_frame(self):
         """The terms and their corners as a DataFrame."""
         import pandas as pd
-        return pd.DataFrame([{"term": name, "shape": type(mu).__name__, **getattr(mu, "__dict__", {})} for name, mu in self.terms.items()])
+        return pd.DataFrame([{"term": name, "shape": type(mu).__name__, **getattr(mu, "__dict__", {})}
+                             for name, mu in self.terms.items()])
 
     def plot(self, x=None, ax=None):
         """The terms over the column's range, with the data x as a rug; see `plot_memberships`."""
         return plot_memberships(self, x, ax)
 
-# %% ../nbs/00_rules.ipynb #b5b48269
+# %% ../nbs/00_rules.ipynb #ccfae2ab
 def quantile_terms(feature: str, x, n_terms: int = 3, labels: Sequence | None = None) -> dict:
     """Trapezoids at the quantiles of a column, equation (12); neighbours cross at 1/2 and add up to 1.
 
@@ -1009,41 +1040,45 @@ def quantile_terms(feature: str, x, n_terms: int = 3, labels: Sequence | None = 
     x = _as_numbers(np.asarray(x, dtype=object), feature)
     x = x[np.isfinite(x)]
     if n_terms < 1 or len(x) == 0:
-        raise ValueError(f"column {feature!r}: need at least one term and one finite value; got n_terms={n_terms}, {len(x)} values")
+        raise ValueError(f"column {feature!r}: need a term and a finite value; got n_terms={n_terms}, {len(x)} values")
     if labels is not None and len(set(labels)) != n_terms:
         raise ValueError(f"column {feature!r}: need {n_terms} different labels, got {list(labels)}")
     T = min(n_terms, len(np.unique(x)))
     if T < n_terms:
-        warnings.warn(f"column {feature!r} has {T} distinct value{'s' * (T > 1)}, so it gets {T} instead of {n_terms} terms", stacklevel=3)
-        labels = None if labels is None else [labels[i] for i in np.linspace(0, n_terms - 1, T).round().astype(int)]
+        warnings.warn(f"column {feature!r} has {T} distinct value{'s' * (T > 1)}, so it gets {T} of {n_terms} terms",
+                      stacklevel=3)
+        labels = labels and [labels[i] for i in np.linspace(0, n_terms - 1, T).round().astype(int)]
     labels = labels or _WORDS.get(T) or [f"Level {i + 1}" for i in range(T)]
     corners = np.r_[[-np.inf] * 2, (_ramps(x, T).ravel() if T > 1 else []), [np.inf] * 2].tolist()
     return {label: Trapezoid(*corners[2 * i:2 * i + 4]) for i, label in enumerate(labels)}
 
-# %% ../nbs/00_rules.ipynb #4f11e64c
+# %% ../nbs/00_rules.ipynb #973b93cc
 def product_and(mu, axis: int = -1):
-    """Product t-norm of memberships along `axis`, equation (13); numpy or torch, values in [0, 1]; 1 if there are none."""
+    """Product t-norm of memberships in [0, 1] along `axis`, equation (13); numpy or torch; 1 if there are none."""
     xp, (mu,) = _arrays(mu)
     return xp.prod(mu, axis=axis) if mu.shape[axis] else xp.ones_like(xp.sum(mu, axis=axis))
 
 
 def minimum_and(mu, axis: int = -1):
-    """Minimum t-norm of memberships along `axis`, equation (13); numpy or torch, values in [0, 1]; 1 if there are none."""
+    """Minimum t-norm of memberships in [0, 1] along `axis`, equation (13); numpy or torch; 1 if there are none."""
     xp, (mu,) = _arrays(mu)
     return xp.min(mu, axis=axis) if mu.shape[axis] else xp.ones_like(xp.sum(mu, axis=axis))
 
-# %% ../nbs/00_rules.ipynb #9c46614c
+# %% ../nbs/00_rules.ipynb #62ef5bcb
 def _segments(rules: RuleSet, limits: Mapping) -> list[dict]:
     """One entry a condition, with its place in the column's range: 0 smallest value, 1 largest."""
     rows = []
     for i, rule in enumerate(rules):
         label = rule.name or f"rule {i}"
-        rows += [] if rule.conditions else [{"rule": i, "label": label, "feature": "always", "start": 0.0, "end": 1.0, "marks": []}]
+        if not rule.conditions:
+            rows.append({"rule": i, "label": label, "feature": "always", "start": 0.0, "end": 1.0, "marks": []})
         for c in rule.conditions:
             row = {"rule": i, "label": label, "feature": f"{c.feature}" + (" (or missing)" if c.missing else "")}
             if c.levels is not None:
-                order = [*rules.levels.get(c.feature, ()), *_level_order(c.levels - set(rules.levels.get(c.feature, ())))]
-                rows.append(row | {"levels": [((m + 0.5) / len(order), str(v), v in c.levels) for m, v in enumerate(order)]})
+                known = rules.levels.get(c.feature, ())
+                order = [*known, *_level_order(c.levels - set(known))]
+                rows.append(row | {"levels": [((m + 0.5) / len(order), str(v), v in c.levels)
+                                              for m, v in enumerate(order)]})
                 continue
             edges = [b for b in (c.low, c.high) if math.isfinite(b)]
             low, high = limits.get(c.feature, (min(edges, default=0) - 1, max(edges, default=0) + 1))
@@ -1053,7 +1088,7 @@ def _segments(rules: RuleSet, limits: Mapping) -> list[dict]:
                                "marks": [(place(b), f"{format_number(b)} {unit}".strip()) for b in edges]})
     return rows
 
-# %% ../nbs/00_rules.ipynb #b1c376d8
+# %% ../nbs/00_rules.ipynb #409a8d5c
 def plot_intervals(rules: RuleSet, X=None, limits: Mapping | None = None, ax=None):
     """A forest of intervals: every condition of every rule over the range of its column.
 
@@ -1070,15 +1105,16 @@ def plot_intervals(rules: RuleSet, X=None, limits: Mapping | None = None, ax=Non
     -------
     matplotlib Axes
     """
-    limits = dict(rules.limits) | dict(limits or {}) | (_data_facts(rules.rules, X, rules.feature_names)[0] if X is not None else {})
-    rows = _segments(rules, limits)
+    seen = {} if X is None else _data_facts(rules.rules, X, rules.feature_names)[0]
+    rows = _segments(rules, rules.limits | dict(limits or {}) | seen)
     ax = get_axes(ax, height=0.9 + 0.28 * max(len(rows), 1))
     for y, row in enumerate(rows):
         color = PALETTE[row["rule"] % len(PALETTE)]
         ax.plot([0, 1], [y, y], color=GREY, lw=1, zorder=1)
         for place, text, chosen in row.get("levels", []):
             ax.plot(place, y, "o", ms=7, mfc=color if chosen else "white", mec=color if chosen else GREY, zorder=3)
-            ax.annotate(text, (place, y), (7, 0), textcoords="offset points", va="center", fontsize=7, color="black" if chosen else "grey")
+            ax.annotate(text, (place, y), (7, 0), textcoords="offset points", va="center", fontsize=7,
+                        color="black" if chosen else "grey")
         if "start" in row:
             ax.plot([row["start"], row["end"]], [y, y], color=color, lw=5, solid_capstyle="butt", zorder=2)
         for place, text in row.get("marks", []):
@@ -1089,12 +1125,13 @@ def plot_intervals(rules: RuleSet, X=None, limits: Mapping | None = None, ax=Non
         ax.annotate(rows[y]["label"], (1.02, y), xycoords=("axes fraction", "data"), va="center", fontsize=8)
         if y:
             ax.axhline(y - 0.5, color="#E6E6E6", lw=0.8)
-    ax.set(ylim=(len(rows) - 0.4, -0.8), yticks=range(len(rows)), xticks=[0, 1], xlabel="range of each column in the data")
-    ax.set(yticklabels=[row["feature"] for row in rows], xticklabels=["smallest", "largest"])
+    ax.set_yticks(range(len(rows)), [row["feature"] for row in rows])
+    ax.set_xticks([0, 1], ["smallest", "largest"])
+    ax.set(ylim=(len(rows) - 0.4, -0.8), xlabel="range of each column in the data")
     ax.grid(False)
     return ax
 
-# %% ../nbs/00_rules.ipynb #7ef9f5f1
+# %% ../nbs/00_rules.ipynb #6a8a1d4b
 def plot_activation(activation, order: bool = True, names: Sequence | None = None, ax=None):
     """Heat map of the (n, k) activations of k rules on n rows, or of a `covers` matrix.
 
@@ -1122,12 +1159,12 @@ def plot_activation(activation, order: bool = True, names: Sequence | None = Non
     ax = get_axes(ax, height=3.6)
     image = ax.imshow(act, aspect="auto", vmin=0, vmax=1, cmap="Blues")
     ax.figure.colorbar(image, ax=ax, label="activation", fraction=0.04)
-    ax.set_xticks(range(act.shape[1]), [str(v) for v in (range(act.shape[1]) if names is None else names)])
+    ax.set_xticks(range(act.shape[1]), names)
     ax.set(xlabel="rule", ylabel="row, sorted by strongest rule" if order else "row")
     ax.grid(False)
     return ax
 
-# %% ../nbs/00_rules.ipynb #9e4686f5
+# %% ../nbs/00_rules.ipynb #0b852f2f
 def plot_memberships(variable: LinguisticVariable, x=None, ax=None):
     """The fuzzy sets of a column, with the data as a rug below.
 
@@ -1142,22 +1179,23 @@ def plot_memberships(variable: LinguisticVariable, x=None, ax=None):
     -------
     matplotlib Axes
     """
-    corners = [v for mu in variable.terms.values() for v in
-               ([mu.mean - 3 * mu.sd, mu.mean + 3 * mu.sd] if isinstance(mu, Bell) else vars(mu).values()) if math.isfinite(v)]
+    points = lambda mu: [mu.mean - 3 * mu.sd, mu.mean + 3 * mu.sd] if isinstance(mu, Bell) else vars(mu).values()
+    corners = np.array([v for mu in variable.terms.values() for v in points(mu) if math.isfinite(v)])
     data = np.sort(_as_numbers(np.asarray([] if x is None else x, dtype=object), variable.feature))
     data = data[np.isfinite(data)]
     span = np.r_[corners, data[:1], data[-1:]] if len(corners) + len(data) else np.array([0.0, 1.0])
     low, high = span.min(), span.max()
     pad = 0.08 * ((high - low) or 1)
-    grid = np.unique(np.r_[np.linspace(low - pad, high + pad, 121), corners, np.nextafter(corners, np.inf), np.nextafter(corners, -np.inf)])
+    beside = [np.nextafter(corners, side) for side in (-np.inf, np.inf)]        # so that vertical sides look vertical
+    grid = np.unique(np.r_[np.linspace(low - pad, high + pad, 121), corners, *beside])
     ax = get_axes(ax, height=2.6)
     for (name, mu), color in zip(variable.terms.items(), PALETTE * (1 + len(variable.terms) // len(PALETTE))):
         ax.plot(grid, mu(grid), color=color, label=name)
     if len(data):
         shown = data[np.linspace(0, len(data) - 1, min(len(data), 400)).round().astype(int)]
-        ticks = np.tile([-0.11, -0.05, np.nan], len(shown))                       # one path: small in an SVG
+        ticks = np.tile([-0.11, -0.05, np.nan], len(shown))  # one path: small in an SVG
         ax.plot(np.repeat(shown, 3), ticks, color="black", alpha=0.35, lw=0.8)
-    ax.set(xlabel=f"{variable.feature} ({variable.unit})" if variable.unit else str(variable.feature), ylabel="membership",
+    ax.set(xlabel=f"{variable.feature}" + f" ({variable.unit})" * bool(variable.unit), ylabel="membership",
            ylim=(-0.15, 1.08), yticks=[0, 0.5, 1])
     ax.legend(loc="upper center", bbox_to_anchor=(0.5, 1.18), ncols=5)
     return ax

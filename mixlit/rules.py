@@ -44,7 +44,7 @@ def format_number(v: float) -> str:
     short = ("-" if sign else "") + head + ("." + tail if tail else "") + f"e{power + len(tail)}"
     return short if len(short) < len(plain) and not 1e-4 <= abs(v) < 1e6 else plain
 
-# %% ../nbs/00_rules.ipynb #c4ecde88
+# %% ../nbs/00_rules.ipynb #c858332e
 def readable_number(low: float, high: float) -> float:
     """The decimal with the fewest digits that separates two neighbouring data values.
 
@@ -56,8 +56,8 @@ def readable_number(low: float, high: float) -> float:
     Returns
     -------
     float
-        `v` with `low < v <= high`, so that `x >= v` accepts `high` and refuses `low`. It is a multiple of the
-        largest power of ten that allows one, and of those the one nearest to the middle. Zero where zero will do.
+        `v` with `low < v <= high`, so that `x >= v` accepts `high` and refuses `low`: a multiple of the largest
+        power of ten that allows one, of those the one nearest to the middle, and zero where zero will do.
 
     Raises
     ------
@@ -1164,7 +1164,7 @@ def plot_activation(activation, order: bool = True, names: Sequence | None = Non
     ax.grid(False)
     return ax
 
-# %% ../nbs/00_rules.ipynb #0b852f2f
+# %% ../nbs/00_rules.ipynb #b2bbaf1e
 def plot_memberships(variable: LinguisticVariable, x=None, ax=None):
     """The fuzzy sets of a column, with the data as a rug below.
 
@@ -1172,7 +1172,7 @@ def plot_memberships(variable: LinguisticVariable, x=None, ax=None):
     ----------
     variable : LinguisticVariable
     x : (n,) array, optional
-        Data; at most 400 of its values, evenly taken in order of size, are drawn.
+        Data: a tick for each distinct value (at most 400 of them), longer where more rows hold it.
     ax : Axes, optional
 
     Returns
@@ -1192,10 +1192,12 @@ def plot_memberships(variable: LinguisticVariable, x=None, ax=None):
     for (name, mu), color in zip(variable.terms.items(), PALETTE * (1 + len(variable.terms) // len(PALETTE))):
         ax.plot(grid, mu(grid), color=color, label=name)
     if len(data):
-        shown = data[np.linspace(0, len(data) - 1, min(len(data), 400)).round().astype(int)]
-        ticks = np.tile([-0.11, -0.05, np.nan], len(shown))  # one path: small in an SVG
-        ax.plot(np.repeat(shown, 3), ticks, color="black", alpha=0.35, lw=0.8)
+        u, counts = np.unique(data, return_counts=True)
+        shown = np.unique(np.linspace(0, len(u) - 1, 400).round().astype(int))
+        ends = np.column_stack([np.full(len(shown), -0.03), -0.05 - 0.09 * counts[shown] / counts.max()])
+        ticks = np.column_stack([ends, np.full(len(shown), np.nan)])               # one path: small in an SVG
+        ax.plot(np.repeat(u[shown], 3), ticks.ravel(), color="black", alpha=0.5, lw=0.8)
     ax.set(xlabel=f"{variable.feature}" + f" ({variable.unit})" * bool(variable.unit), ylabel="membership",
-           ylim=(-0.15, 1.08), yticks=[0, 0.5, 1])
+           ylim=(-0.17, 1.08), yticks=[0, 0.5, 1])
     ax.legend(loc="upper center", bbox_to_anchor=(0.5, 1.18), ncols=5)
     return ax

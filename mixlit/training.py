@@ -21,7 +21,7 @@ __all__ = ['RankScale', 'start_rules', 'log_gating', 'xmm_loss', 'annealed', 'Ru
            'responsibilities', 'soft_counts', 'SoftDensities', 'SoftRules', 'SoftModel', 'train_soft_rules',
            'important', 'bound_reach', 'harden']
 
-# %% ../nbs/01b_training.ipynb #84ff1f22
+# %% ../nbs/01b_training.ipynb #ccca9c98
 @dataclass(frozen=True)
 class RankScale:
     """Each feature as the share of training rows below it, so that one temperature suits all.
@@ -29,7 +29,7 @@ class RankScale:
     Attributes
     ----------
     values, ranks : lists of d arrays
-        Distinct values of each feature in ascending order, in its units, and their mid-ranks in [0, 1], equation (3).
+        Distinct values of each feature in ascending order, in its units, and their mid-ranks in [0, 1], equation (2).
     """
 
     values: list[np.ndarray]
@@ -91,9 +91,9 @@ def start_rules(U: np.ndarray, n_rules: int, anchors: str, half_width: float,
         raise ValueError(f"anchors = {anchors!r} is not known; choose 'kmeans++' or 'random'")
     return centres - half_width, centres + half_width
 
-# %% ../nbs/01b_training.ipynb #3f7ea4b7
+# %% ../nbs/01b_training.ipynb #3f2e426d
 def log_gating(log_e: torch.Tensor, otherwise: float) -> torch.Tensor:
-    """Log gating, equation (2): a softmax with a constant activation for 'otherwise'.
+    """Log gating, equation (3): a softmax with a constant activation for 'otherwise'.
 
     Parameters
     ----------
@@ -186,9 +186,9 @@ class RuleParameters:
             params[[p is old for p in params].index(True)] = new
             setattr(self, name, new)
 
-# %% ../nbs/01b_training.ipynb #fdda53d5
+# %% ../nbs/01b_training.ipynb #d84e425b
 def gating_of(parameters: RuleParameters, U: torch.Tensor, temperature: float, otherwise: float) -> torch.Tensor:
-    """log w of ranked rows U (n, d) under the rules as they stand, shape (n, k + 1), equation (2)."""
+    """log w of ranked rows U (n, d) under the rules as they stand, shape (n, k + 1), equation (3)."""
     log_e = log_activation(U, parameters.low, parameters.high, parameters.importance, temperature)
     return log_gating(log_e, otherwise)
 
@@ -280,7 +280,7 @@ class SoftDensities:
         """log density of each target group under each rule and, last, the population: (k + 1, m)."""
         return np.log(np.maximum(np.vstack([self.table, self.population]), np.finfo(np.float32).tiny))
 
-# %% ../nbs/01b_training.ipynb #adead04a
+# %% ../nbs/01b_training.ipynb #bce01d2e
 @dataclass(frozen=True)
 class SoftRules:
     """What training leaves: k soft rules on ranked features, with their densities and the training curve.
@@ -306,7 +306,7 @@ class SoftRules:
     history: dict[str, list]
 
     def log_gating(self, U: np.ndarray) -> np.ndarray:
-        """log w of ranked rows U (n, d), shape (n, k + 1), equation (2)."""
+        """log w of ranked rows U (n, d), shape (n, k + 1), equation (3)."""
         tensors = [torch.as_tensor(a, dtype=torch.float64) for a in (U, self.low, self.high, self.importance)]
         return log_gating(log_activation(*tensors, self.temperature), self.otherwise).numpy()
 

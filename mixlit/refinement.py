@@ -13,12 +13,12 @@ from scipy.special import xlogy
 from .densities import Mixtures, TargetBins, em, fit_mixtures
 
 # %% auto #0
-__all__ = ['bin_edges', 'FeatureBins', 'BinnedTable', 'HardMixture', 'outside_interval', 'cover_rules', 'covered_pairs',
-           'expected_counts', 'update_table', 'refit_densities', 'choose_components', 'set_rules', 'votes',
-           'mean_density', 'row_log_likelihood', 'objective', 'coverage_gain', 'best_intervals', 'bin_gains',
-           'improve_rule', 'sweep', 'removal_gains', 'drop_rules', 'merge_gain', 'merge_candidates', 'pooled_mixture',
-           'twin_rules', 'merge_rules', 'ascend', 'finer_bins', 'move_cut', 'rows_between', 'share_cuts', 'refine',
-           'best_cut', 'grow_tree']
+__all__ = ['bin_edges', 'FeatureBins', 'BinnedTable', 'HardMixture', 'background_shares', 'density_parameters', 'rule_costs',
+           'outside_interval', 'cover_rules', 'covered_pairs', 'expected_counts', 'update_table', 'refit_densities',
+           'choose_components', 'set_rules', 'votes', 'mean_density', 'row_log_likelihood', 'objective',
+           'coverage_gain', 'best_intervals', 'bin_gains', 'improve_rule', 'sweep', 'removal_gains', 'drop_rules',
+           'merge_gain', 'merge_candidates', 'pooled_mixture', 'twin_rules', 'merge_rules', 'ascend', 'finer_bins',
+           'move_cut', 'rows_between', 'share_cuts', 'refine', 'best_cut', 'grow_tree']
 
 # %% ../nbs/01c_refinement.ipynb #9f99ea3a
 def bin_edges(x: np.ndarray, max_bins: int, near: np.ndarray | None = None) -> np.ndarray:
@@ -90,7 +90,7 @@ class FeatureBins:
         highs = np.stack([np.where(high[:, j] < self.n_bins[j], value(high[:, j], j), np.inf) for j in range(d)], axis=1)
         return lows, highs
 
-# %% ../nbs/01c_refinement.ipynb #d207b082
+# %% ../nbs/01c_refinement.ipynb #cee8182c
 @dataclass
 class BinnedTable:
     """A training table in bins, the population's density and the settings of the search: what does not change.
@@ -111,8 +111,10 @@ class BinnedTable:
         Rows a rule must cover.
     n_components, max_components : int or 'auto', int
         Gaussians in a local density; see `mixlit.densities.fit_mixtures`.
-    prior_rows : float
-        Weight of the prior on the variances of local densities, in rows; see `mixlit.densities.with_prior`.
+    prior_rows, background_rows : float
+        Rows of prior in a variance (`mixlit.densities.with_prior`), rows of the population in a local density.
+    density_price : float
+        Price of a parameter of a local density in nats; 0 under BIC as the paper counts.
     """
 
     features: FeatureBins
@@ -125,6 +127,8 @@ class BinnedTable:
     n_components: int | str = "auto"
     max_components: int = 5
     prior_rows: float = 0.0
+    background_rows: float = 0.0
+    density_price: float = 0.0
 
     def __post_init__(self):
         self.tabulate_population()
@@ -178,6 +182,20 @@ class HardMixture(BinnedTable):
         """The same table and settings without rules."""
         return replace(self, low=None, high=None, covers=None, mixtures=None, table=None, converged=True)
 
+# %% ../nbs/01c_refinement.ipynb #c49e1075
+def background_shares(model: HardMixture) -> np.ndarray:
+    """Share of the population in each local density, shape (k,): `background`, or b / (n + b) for b `background_rows` and n rows."""
+    b = model.background_rows
+    return np.maximum(model.background, b / (model.covers.sum(axis=1) + b) if b else 0.0) * np.ones(len(model.covers))
+
+def density_parameters(model: HardMixture) -> np.ndarray:
+    """Free numbers of each local density, shape (k,): 3 m - 1 for m Gaussians."""
+    return 3 * np.isfinite(model.mixtures.log_weights).sum(axis=1) - 1
+
+def rule_costs(model: HardMixture) -> np.ndarray:
+    """What each rule must earn, in nats, shape (k,): its bounds and, at `density_price`, its density."""
+    return model.price * model.n_bounds + model.density_price * density_parameters(model)
+
 # %% ../nbs/01c_refinement.ipynb #4cad7095
 def outside_interval(codes: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
     """Which rows fail which condition of one rule: bool (d, n) from codes (d, n) and cut numbers (d,)."""
@@ -205,11 +223,12 @@ def expected_counts(model: HardMixture) -> np.ndarray:
     share = density / np.bincount(row, density, minlength=model.covers.shape[1])[row]
     return np.bincount(rule * m + group, share, minlength=len(model.low) * m).reshape(-1, m)
 
-# %% ../nbs/01c_refinement.ipynb #ed534dfe
+# %% ../nbs/01c_refinement.ipynb #81e28a44
 def update_table(model: HardMixture) -> None:
     """Tabulate the local densities, background included, at each target group, equation (2)."""
     local = np.exp(model.mixtures.log_pdf(model.target.mean)) if len(model.low) else np.zeros((0, len(model.target)))
-    model.table = (1 - model.background) * local + model.background * model.population_table
+    share = background_shares(model)[:, None]
+    model.table = (1 - share) * local + share * model.population_table
 
 def refit_densities(model: HardMixture, rounds: int = 4, n_iter: int = 8) -> None:
     """A few EM steps for all local densities, from where they stand: `rounds` of sharing (4), each with up to `n_iter` steps."""
@@ -241,7 +260,7 @@ def set_rules(model: HardMixture, low: np.ndarray, high: np.ndarray) -> None:
     model.table = np.ones((alive.sum(), len(model.target)))
     choose_components(model, n_iter=20)
 
-# %% ../nbs/01c_refinement.ipynb #ea2ff7a4
+# %% ../nbs/01c_refinement.ipynb #83d3278d
 def votes(model: HardMixture) -> tuple[np.ndarray, np.ndarray]:
     """How many rules cover each row, and the sum of their densities there: t and D of equation (1), shape (n,) each."""
     rule, row = covered_pairs(model.covers)
@@ -258,8 +277,8 @@ def row_log_likelihood(model: HardMixture) -> np.ndarray:
     return mean_density(*votes(model), model.population_rows)
 
 def objective(model: HardMixture) -> float:
-    """Penalised log likelihood, -BIC / 2, equation (3): log L less the price of every bound, in nats."""
-    return float(row_log_likelihood(model).sum() - model.price * model.n_bounds.sum())
+    """Penalised log likelihood, equation (3), in nats: log L less what the rules cost. At `density_price` 0 it is -BIC / 2."""
+    return float(row_log_likelihood(model).sum() - rule_costs(model).sum())
 
 # %% ../nbs/01c_refinement.ipynb #44f08cd1
 def coverage_gain(density: np.ndarray, count: np.ndarray, summed: np.ndarray, otherwise: np.ndarray) -> np.ndarray:
@@ -391,7 +410,7 @@ def sweep(model: HardMixture) -> float:
         summed = summed + model.covers[r] * density
     return total
 
-# %% ../nbs/01c_refinement.ipynb #bdd6917f
+# %% ../nbs/01c_refinement.ipynb #08090e09
 def removal_gains(model: HardMixture) -> np.ndarray:
     """Change of the penalised log likelihood (nats) when each rule alone is removed, shape (k,), equation (9)."""
     rule, row = covered_pairs(model.covers)
@@ -400,7 +419,7 @@ def removal_gains(model: HardMixture) -> np.ndarray:
     left = np.maximum(summed[row] - model.table[rule, model.target.code[row]], np.finfo(float).tiny)
     change = np.zeros(model.covers.shape)
     change[rule, row] = mean_density(count[row] - 1, left, model.population_rows[row]) - now[row]
-    return change.sum(axis=1) + model.price * model.n_bounds
+    return change.sum(axis=1) + rule_costs(model)
 
 # %% ../nbs/01c_refinement.ipynb #d47bf740
 def drop_rules(model: HardMixture, max_rules: int | None = None, only_excess: bool = False) -> None:
@@ -416,7 +435,7 @@ def drop_rules(model: HardMixture, max_rules: int | None = None, only_excess: bo
         r = np.where(useless, gains + 1e12, gains).argmax()
         model.keep(np.arange(len(gains)) != r)
 
-# %% ../nbs/01c_refinement.ipynb #1f0d3cb9
+# %% ../nbs/01c_refinement.ipynb #0b0b1698
 def merge_gain(model: HardMixture, a: int, b: int) -> tuple[float, np.ndarray]:
     """What it gains to replace rules a and b by their common box with the pooled density, equation (10).
 
@@ -443,10 +462,10 @@ def merge_gain(model: HardMixture, a: int, b: int) -> tuple[float, np.ndarray]:
     now = mean_density(covers.sum(axis=0), (covers * densities).sum(axis=0), model.population_rows[rows])
     count, summed = covers[others].sum(axis=0), (covers[others] * densities[others]).sum(axis=0)
     bounds = (low > 0).sum() + (high < model.features.n_bins).sum()
-    saved = model.n_bounds[a] + model.n_bounds[b] - bounds
-    return float((np.log((summed + pooled) / (count + 1)) - now).sum() + model.price * saved), box
+    saved = rule_costs(model)[[a, b]].sum() - model.price * bounds - model.density_price * density_parameters(model)[[a, b]].max()
+    return float((np.log((summed + pooled) / (count + 1)) - now).sum() + saved), box
 
-# %% ../nbs/01c_refinement.ipynb #946c76d9
+# %% ../nbs/01c_refinement.ipynb #890af5c0
 def merge_candidates(model: HardMixture) -> list[tuple[int, int]]:
     """Pairs of rules that one pooled density describes well enough for their saved bounds to pay.
 
@@ -456,12 +475,14 @@ def merge_candidates(model: HardMixture) -> list[tuple[int, int]]:
     n = np.maximum(counts.sum(axis=1), 1e-300)
     lows = np.minimum(model.low[:, None], model.low)
     highs = np.maximum(model.high[:, None], model.high)
-    saved = model.n_bounds[:, None] + model.n_bounds - (lows > 0).sum(axis=2) - (highs < model.features.n_bins).sum(axis=2)
+    bounds = (lows > 0).sum(axis=2) + (highs < model.features.n_bins).sum(axis=2)
+    density = model.density_price * np.maximum.outer(density_parameters(model), density_parameters(model))
+    saved = np.add.outer(rule_costs(model), rule_costs(model)) - model.price * bounds - density
     log_own = (counts * np.log(model.table)).sum(axis=1)
     pairs = []
     for a in range(len(n)):
         pooled = np.log((n[a] * model.table[a] + n[:, None] * model.table) / (n[a] + n)[:, None])
-        change = ((counts[a] + counts) * pooled).sum(axis=1) - log_own[a] - log_own + model.price * saved[a]
+        change = ((counts[a] + counts) * pooled).sum(axis=1) - log_own[a] - log_own + saved[a]
         pairs += [(a, b) for b in range(a + 1, len(n)) if change[b] > 0]
     return pairs
 

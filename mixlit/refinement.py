@@ -13,9 +13,9 @@ from scipy.special import xlogy
 from .densities import Mixtures, TargetBins, em, fit_mixtures
 
 # %% auto #0
-__all__ = ['bin_edges', 'FeatureBins', 'BinnedTable', 'HardMixture', 'background_shares', 'density_parameters', 'rule_costs',
-           'outside_interval', 'cover_rules', 'covered_pairs', 'expected_counts', 'update_table', 'refit_densities',
-           'choose_components', 'set_rules', 'votes', 'mean_density', 'row_log_likelihood', 'objective',
+__all__ = ['bin_edges', 'FeatureBins', 'BinnedTable', 'HardMixture', 'outside_interval', 'cover_rules', 'covered_pairs',
+           'expected_counts', 'background_shares', 'update_table', 'refit_densities', 'choose_components', 'set_rules',
+           'votes', 'mean_density', 'row_log_likelihood', 'density_parameters', 'rule_costs', 'objective',
            'coverage_gain', 'best_intervals', 'bin_gains', 'improve_rule', 'sweep', 'removal_gains', 'drop_rules',
            'merge_gain', 'merge_candidates', 'pooled_mixture', 'twin_rules', 'merge_rules', 'ascend', 'finer_bins',
            'move_cut', 'rows_between', 'share_cuts', 'refine', 'best_cut', 'grow_tree']
@@ -90,7 +90,7 @@ class FeatureBins:
         highs = np.stack([np.where(high[:, j] < self.n_bins[j], value(high[:, j], j), np.inf) for j in range(d)], axis=1)
         return lows, highs
 
-# %% ../nbs/01c_refinement.ipynb #cee8182c
+# %% ../nbs/01c_refinement.ipynb #8aec25d2
 @dataclass
 class BinnedTable:
     """A training table in bins, the population's density and the settings of the search: what does not change.
@@ -101,10 +101,8 @@ class BinnedTable:
         The training table in bins.
     population : Mixtures
         One mixture: the density of y over the whole table, which stands in where no rule holds.
-    min_scale : float
-        Floor of a standard deviation, in units of y.
-    price : float
-        Price of a bound in nats, half the log of the number of rows under BIC.
+    min_scale, price : float
+        Floor of a standard deviation, in units of y; price of a bound in nats, under BIC half the log of n.
     background : float
         Share of the population in every local density, equation (2).
     min_support : int
@@ -182,20 +180,6 @@ class HardMixture(BinnedTable):
         """The same table and settings without rules."""
         return replace(self, low=None, high=None, covers=None, mixtures=None, table=None, converged=True)
 
-# %% ../nbs/01c_refinement.ipynb #c49e1075
-def background_shares(model: HardMixture) -> np.ndarray:
-    """Share of the population in each local density, shape (k,): `background`, or b / (n + b) for b `background_rows` and n rows."""
-    b = model.background_rows
-    return np.maximum(model.background, b / (model.covers.sum(axis=1) + b) if b else 0.0) * np.ones(len(model.covers))
-
-def density_parameters(model: HardMixture) -> np.ndarray:
-    """Free numbers of each local density, shape (k,): 3 m - 1 for m Gaussians."""
-    return 3 * np.isfinite(model.mixtures.log_weights).sum(axis=1) - 1
-
-def rule_costs(model: HardMixture) -> np.ndarray:
-    """What each rule must earn, in nats, shape (k,): its bounds and, at `density_price`, its density."""
-    return model.price * model.n_bounds + model.density_price * density_parameters(model)
-
 # %% ../nbs/01c_refinement.ipynb #4cad7095
 def outside_interval(codes: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
     """Which rows fail which condition of one rule: bool (d, n) from codes (d, n) and cut numbers (d,)."""
@@ -223,7 +207,12 @@ def expected_counts(model: HardMixture) -> np.ndarray:
     share = density / np.bincount(row, density, minlength=model.covers.shape[1])[row]
     return np.bincount(rule * m + group, share, minlength=len(model.low) * m).reshape(-1, m)
 
-# %% ../nbs/01c_refinement.ipynb #81e28a44
+# %% ../nbs/01c_refinement.ipynb #40dcdc7f
+def background_shares(model: HardMixture) -> np.ndarray:
+    """Share of the population in each local density, shape (k,): `background`, or b / (n + b) for b `background_rows` and n rows."""
+    b = model.background_rows
+    return np.maximum(model.background, b / (model.covers.sum(axis=1) + b) if b else 0.0) * np.ones(len(model.covers))
+
 def update_table(model: HardMixture) -> None:
     """Tabulate the local densities, background included, at each target group, equation (2)."""
     local = np.exp(model.mixtures.log_pdf(model.target.mean)) if len(model.low) else np.zeros((0, len(model.target)))
@@ -260,7 +249,7 @@ def set_rules(model: HardMixture, low: np.ndarray, high: np.ndarray) -> None:
     model.table = np.ones((alive.sum(), len(model.target)))
     choose_components(model, n_iter=20)
 
-# %% ../nbs/01c_refinement.ipynb #83d3278d
+# %% ../nbs/01c_refinement.ipynb #faa1222b
 def votes(model: HardMixture) -> tuple[np.ndarray, np.ndarray]:
     """How many rules cover each row, and the sum of their densities there: t and D of equation (1), shape (n,) each."""
     rule, row = covered_pairs(model.covers)
@@ -275,6 +264,14 @@ def mean_density(count: np.ndarray, summed: np.ndarray, otherwise: np.ndarray) -
 def row_log_likelihood(model: HardMixture) -> np.ndarray:
     """Natural log density of every training row, shape (n,)."""
     return mean_density(*votes(model), model.population_rows)
+
+def density_parameters(model: HardMixture) -> np.ndarray:
+    """Free numbers of each local density, shape (k,): 3 m - 1 for m Gaussians."""
+    return 3 * np.isfinite(model.mixtures.log_weights).sum(axis=1) - 1
+
+def rule_costs(model: HardMixture) -> np.ndarray:
+    """What each rule must earn, in nats, shape (k,): its bounds and, at `density_price`, its density."""
+    return model.price * model.n_bounds + model.density_price * density_parameters(model)
 
 def objective(model: HardMixture) -> float:
     """Penalised log likelihood, equation (3), in nats: log L less what the rules cost. At `density_price` 0 it is -BIC / 2."""

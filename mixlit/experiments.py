@@ -41,16 +41,16 @@ __all__ = ['SYNTHETIC', 'INSURANCE', 'REPORT_STYLE', 'EXAMPLES', 'gaussian_log_d
            'result_text', 'rule_colours', 'density_figure', 'binned_gating', 'gating_figure', 'calibration_figure',
            'html_table', 'inline_svg', 'summary_words', 'rules_html', 'scores_html', 'rows_html', 'settings_html',
            'reading_html', 'reload_code', 'report_html', 'check_output', 'write_together', 'current_umask',
-           'check_seed', 'as_table', 'fit', 'stamped', 'warm_up_toy', 'progress', 'bench', 'OneLineParser',
-           'command_parser', 'main']
+           'check_seed', 'as_table', 'report_folder', 'fit', 'stamped', 'warm_up_toy', 'progress', 'bench',
+           'OneLineParser', 'command_parser', 'main']
 
-# %% ../nbs/05_experiments.ipynb #866fa407
+# %% ../nbs/05_experiments.ipynb #29069c2b
 def gaussian_log_density(y_train: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """log density of `y` (n,) under single Gaussian with the mean and variance of `y_train`."""
+    """log density of `y` (n,) under a single Gaussian with the mean and variance of `y_train`."""
     mean, sd = np.mean(y_train), np.std(y_train)
     return -0.5 * ((np.asarray(y) - mean) / sd) ** 2 - np.log(sd) - 0.5 * np.log(2 * np.pi)
 
-# %% ../nbs/05_experiments.ipynb #6886fcfe
+# %% ../nbs/05_experiments.ipynb #4ee5cf92
 def score_frame(log_densities: dict[str, np.ndarray]) -> pd.DataFrame:
     """Held-out scores of several densities on the same rows, and the gain of the first over each.
 
@@ -67,9 +67,9 @@ def score_frame(log_densities: dict[str, np.ndarray]) -> pd.DataFrame:
     """
     import pandas as pd
     first = next(iter(log_densities.values()))
-    rows = {name: {"mean_log_density": v.mean(), "gain": (first - v).mean(),
-                   "error": (first - v).std(ddof=1) / np.sqrt(len(v)) if len(v) > 1 else np.nan} for name, v in log_densities.items()}
-    return pd.DataFrame(rows).T
+    error = lambda v: v.std(ddof=1) / np.sqrt(len(v)) if len(v) > 1 else np.nan
+    return pd.DataFrame({name: {"mean_log_density": v.mean(), "gain": (first - v).mean(), "error": error(first - v)}
+                         for name, v in log_densities.items()}).T
 
 def verdict(gain: float, error: float) -> str:
     """A gain in words: better or worse only if it is more than two standard errors from zero."""
@@ -77,7 +77,7 @@ def verdict(gain: float, error: float) -> str:
         return "not clearly better or worse than"
     return "better than" if gain > 0 else "worse than"
 
-# %% ../nbs/05_experiments.ipynb #096d2208
+# %% ../nbs/05_experiments.ipynb #aa1e374d
 def coverage_frame(pit: np.ndarray, levels: Sequence[float] = (0.5, 0.8, 0.9, 0.95)) -> pd.DataFrame:
     """Share of held-out rows inside the central interval of each level, with its chance error if the forecast were right.
 
@@ -88,7 +88,8 @@ def coverage_frame(pit: np.ndarray, levels: Sequence[float] = (0.5, 0.8, 0.9, 0.
     """
     import pandas as pd
     inside = [(np.abs(pit - 0.5) <= level / 2).mean() for level in levels]
-    return pd.DataFrame({"interval": levels, "inside": inside, "error": [np.sqrt(v * (1 - v) / len(pit)) for v in levels]})
+    error = [np.sqrt(v * (1 - v) / len(pit)) for v in levels]
+    return pd.DataFrame({"interval": levels, "inside": inside, "error": error})
 
 # %% ../nbs/05_experiments.ipynb #52daa9df
 def procedures(seed: int, **settings) -> dict[str, XMM]:
@@ -140,14 +141,16 @@ def run_synthetic(seeds: int = 5, n_samples: int = 10_000, tables: Sequence[str]
             records.append({"table": name, "method": method, "seed": seed, "n_samples": n_samples, **score_toy(toy, model)})
     return pd.DataFrame(records)
 
-# %% ../nbs/05_experiments.ipynb #5751e6de
-def text_table(header: Sequence[str], rows: Sequence[Sequence[str]], widths: Sequence[int], right: Sequence[int] = ()) -> str:
+# %% ../nbs/05_experiments.ipynb #a8752406
+def text_table(header: Sequence[str], rows: Sequence[Sequence[str]], widths: Sequence[int],
+               right: Sequence[int] = ()) -> str:
     """Columns of fixed width, long cells broken over lines; the columns numbered in `right` are aligned right."""
     lines = []
     for row in [header, *rows]:
         cells = [textwrap.wrap(str(v), w) or [""] for v, w in zip(row, widths)]
         for parts in zip_longest(*cells, fillvalue=""):
-            lines.append("  ".join(p.rjust(w) if j in right else p.ljust(w) for j, (p, w) in enumerate(zip(parts, widths))).rstrip())
+            fields = [p.rjust(w) if j in right else p.ljust(w) for j, (p, w) in enumerate(zip(parts, widths))]
+            lines.append("  ".join(fields).rstrip())
     return "\n".join(lines)
 
 # %% ../nbs/05_experiments.ipynb #1e36824f
@@ -268,7 +271,7 @@ def known_tables() -> dict[str, dict]:
     """
     return json.loads((files("mixlit") / "tables.json").read_text(encoding="utf-8"))
 
-# %% ../nbs/05_experiments.ipynb #25c1e450
+# %% ../nbs/05_experiments.ipynb #e89c5be1
 def content_hash(frame: pd.DataFrame) -> str:
     """SHA-256 of a table's values, whatever the order of its rows and the names of its columns; 22 and 22.0 are the same."""
     import pandas as pd
@@ -283,10 +286,12 @@ def check_content(frame: pd.DataFrame, name: str, entry: dict) -> None:
     """Raise a ValueError if a table differs from its registry entry in rows, columns or values."""
     rows, columns = entry["rows"], entry["columns"] + 1
     if frame.shape != (rows, columns):
-        raise ValueError(f"table {name!r} should have {rows} rows and {columns} columns with its target, and has {frame.shape[0]} and {frame.shape[1]}")
+        raise ValueError(f"table {name!r} should have {rows} rows and {columns} columns with its target, "
+                         f"and has {frame.shape[0]} and {frame.shape[1]}")
     found = content_hash(frame)
     if found != entry["content_sha256"]:
-        raise ValueError(f"the values of table {name!r} are not those registered: content hash {found[:12]}, expected {entry['content_sha256'][:12]}")
+        raise ValueError(f"the values of table {name!r} are not those registered: "
+                         f"content hash {found[:12]}, expected {entry['content_sha256'][:12]}")
 
 # %% ../nbs/05_experiments.ipynb #b65b49ea
 def decode_text(data: bytes) -> tuple[str, str]:
@@ -318,7 +323,7 @@ def find_separator(text: str) -> str:
             best, most = sep, max(fields)
     return best
 
-# %% ../nbs/05_experiments.ipynb #62c03c45
+# %% ../nbs/05_experiments.ipynb #a341a706
 def tidy_columns(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """Names as stripped text, empty and index columns dropped, with a note on each; refuse what can only be misread.
 
@@ -330,12 +335,13 @@ def tidy_columns(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     frame = frame.set_axis([str(c).strip() for c in frame.columns], axis=1)
     notes = []
     if len(frame.columns) and all(re.fullmatch(r"-?\d+(\.\d+)*", c) for c in frame.columns):
-        raise ValueError(f"its first line, {', '.join(frame.columns[:4])}, holds numbers and no column names; add a line with names")
+        raise ValueError(f"its first line, {', '.join(frame.columns[:4])}, holds numbers and no column names; "
+                         "add a line with names")
     for c in [c for c in frame.columns if re.fullmatch(r"Unnamed: \d+", c)]:
         x = frame[c]
         if x.isna().all():
             frame, said = frame.drop(columns=c), "which is empty"
-        elif c == "Unnamed: 0" and (np.array_equal(x, np.arange(len(x))) or np.array_equal(x, np.arange(1, len(x) + 1))):
+        elif c == "Unnamed: 0" and any(np.array_equal(x, np.arange(i, len(x) + i)) for i in (0, 1)):
             frame, said = frame.drop(columns=c), "which only counts the rows"
         else:
             continue
@@ -343,10 +349,11 @@ def tidy_columns(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     for c, x in frame.items():
         text = x.dropna() if x.dtype == object or str(x.dtype).startswith("str") else x.iloc[:0]
         if len(text) and text.astype(str).str.fullmatch(r"\s*-?\d+,\d+\s*").mean() > 0.5:
-            raise ValueError(f"column {c!r} holds numbers with a decimal comma, for example {text.iloc[0]!r}; write them with a point")
+            raise ValueError(f"column {c!r} holds numbers with a decimal comma, for example {text.iloc[0]!r}; "
+                             "write them with a point")
     return frame, notes
 
-# %% ../nbs/05_experiments.ipynb #d231ea36
+# %% ../nbs/05_experiments.ipynb #9a9ad7b6
 def read_csv(data: bytes, **options) -> tuple[pd.DataFrame, list[str]]:
     """A table from the bytes of a delimited text file, with notes on what was assumed; see `tidy_columns` for its errors."""
     import pandas as pd
@@ -357,14 +364,16 @@ def read_csv(data: bytes, **options) -> tuple[pd.DataFrame, list[str]]:
     try:
         frame = pd.read_csv(io.StringIO(text), sep=sep, skipinitialspace=True, low_memory=False, index_col=False, **options)
     except pd.errors.ParserError as error:
-        raise ValueError(f"it is not a table with the same number of fields in every line ({str(error).split('error: ')[-1].strip()})") from None
+        why = str(error).split("error: ")[-1].strip()
+        raise ValueError(f"it is not a table with the same number of fields in every line ({why})") from None
     header = [c.strip() for c in next(csv.reader(text.lstrip().splitlines()[:1], delimiter=sep, skipinitialspace=True))]
     twice = sorted({c for c in header if c and header.count(c) > 1}) if options.get("header", 0) == 0 else []
     frame, notes = tidy_columns(frame)
-    notes += [f"column {c!r} occurs {header.count(c)} times; later ones are called {c + '.1'!r} and so on" for c in twice]
+    notes += [f"column {c!r} occurs {header.count(c)} times; later ones are called {c + '.1'!r} and so on"
+              for c in twice]
     return frame, notes + ["read as Latin-1, since it is not UTF-8"] * (encoding == "latin-1")
 
-# %% ../nbs/05_experiments.ipynb #5a27268f
+# %% ../nbs/05_experiments.ipynb #5318caa5
 def read_file(path: str | Path, **options) -> tuple[pd.DataFrame, list[str]]:
     """A table from a CSV file (comma, semicolon, tab or bar; `.gz` too) or a Parquet file, with notes.
 
@@ -382,17 +391,19 @@ def read_file(path: str | Path, **options) -> tuple[pd.DataFrame, list[str]]:
         raise ValueError(f"{path}: this is a folder; name a CSV or Parquet file in it")
     kind = path.suffixes[-2] if path.suffix == ".gz" and len(path.suffixes) > 1 else path.suffix
     if kind.lower() not in (".csv", ".tsv", ".tab", ".txt", ".data", ".parquet", ".pq"):
-        raise ValueError(f"{path}: cannot read {kind or 'a file without a suffix'}; save the table as .csv (or .tsv, .txt) or .parquet")
+        raise ValueError(f"{path}: cannot read {kind or 'a file without a suffix'}; "
+                         "save the table as .csv (or .tsv, .txt) or .parquet")
     try:
         if kind.lower() in (".parquet", ".pq"):
             return tidy_columns(pd.read_parquet(path).reset_index(drop=True))
-        return read_csv(gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes(), **options)
+        data = path.read_bytes()
+        return read_csv(gzip.decompress(data) if path.suffix == ".gz" else data, **options)
     except (ValueError, OSError, EOFError) as error:
         if isinstance(error, PermissionError):
             raise
         raise ValueError(f"{path}: {' '.join(str(error).split())}") from None
 
-# %% ../nbs/05_experiments.ipynb #8a7c00ad
+# %% ../nbs/05_experiments.ipynb #1af005b7
 def suggest(word: str, options: Sequence[str], most: int = 8) -> str:
     """The end of an error message: the options nearest to a misspelt word, or the first few of them."""
     lower = {str(o).lower(): str(o) for o in options}
@@ -421,15 +432,18 @@ def check_target(y: pd.Series, target: str) -> pd.Series:
     if bad.any():
         row = int(bad.argmax())
         said = "is missing (NaN)" if np.isnan(numbers.iloc[row]) else "is infinite"
-        raise ValueError(f"target {target!r} {said} in {bad.sum()} of {len(y)} rows, first in row {row}; drop these rows or fill in a value")
+        raise ValueError(f"target {target!r} {said} in {bad.sum()} of {len(y)} rows, first in row {row}; "
+                         "drop these rows or fill in a value")
     return numbers
 
-# %% ../nbs/05_experiments.ipynb #6d101acf
-def make_table(frame: pd.DataFrame, name: str, target: str | None, categorical: Sequence[str] = (), drop: Sequence[str] = (), **about) -> Table:
+# %% ../nbs/05_experiments.ipynb #59cca901
+def make_table(frame: pd.DataFrame, name: str, target: str | None, categorical: Sequence[str] = (),
+               drop: Sequence[str] = (), **about) -> Table:
     """Split a frame into features and target; unknown columns, a bad target or an empty table raise a ValueError."""
     columns = [str(c) for c in frame.columns]
     if target is None:
-        raise ValueError(f"table {name!r}: which column is the target? Give it by name (--target COLUMN); {suggest('', columns)}")
+        raise ValueError(f"table {name!r}: which column is the target? Give it by name (--target COLUMN); "
+                         f"{suggest('', columns)}")
     for role, given in (("target", [target]), ("categorical column", categorical), ("column to leave out", drop)):
         for c in given:
             if c not in columns:
@@ -441,7 +455,8 @@ def make_table(frame: pd.DataFrame, name: str, target: str | None, categorical: 
     frame = frame.set_axis(columns, axis=1)
     X = frame.drop(columns=[target, *drop])
     if X.shape[1] == 0:
-        raise ValueError(f"table {name!r} has no column besides its target {target!r}; rules need something to be about")
+        raise ValueError(f"table {name!r} has no column besides its target {target!r}; "
+                         "rules need something to be about")
     X = X.astype({c: "category" for c in categorical if c in X.columns})
     return Table(X, check_target(frame[target], target), name, target, **about)
 
@@ -455,7 +470,7 @@ def bundled_frame(entry: dict) -> pd.DataFrame:
         frame[entry["labels"]] = bunch.target_names[frame[entry["labels"]]].astype(object)
     return frame
 
-# %% ../nbs/05_experiments.ipynb #c40831d0
+# %% ../nbs/05_experiments.ipynb #36396715
 def download_frame(name: str, entry: dict) -> pd.DataFrame:
     """The public original of a known table, from a cache or its address, checked against the registry.
 
@@ -466,28 +481,33 @@ def download_frame(name: str, entry: dict) -> pd.DataFrame:
     """
     instead = f"put {name}.csv into a folder and name that folder in the environment variable MIXLIT_DATA"
     if not entry.get("url"):
-        raise FileNotFoundError(f"table {name!r} ({entry['source']}) is not downloaded, because {entry['note']}; {instead}")
+        raise FileNotFoundError(f"table {name!r} ({entry['source']}) is not downloaded, because {entry['note']}; "
+                                f"{instead}")
     try:
         import pooch
     except ImportError:
-        raise ImportError(f"table {name!r} has to be downloaded, and pooch is not installed: pip install 'mixlit[experiments]'; or {instead}") from None
+        raise ImportError(f"table {name!r} has to be downloaded, and pooch is not installed: "
+                          f"pip install 'mixlit[experiments]'; or {instead}") from None
     pooch.get_logger().setLevel("ERROR")
     try:
-        path = Path(pooch.retrieve(entry["url"], known_hash=None, fname=f"{name}-{Path(entry['url']).name}", path=pooch.os_cache("mixlit")))
+        path = Path(pooch.retrieve(entry["url"], known_hash=None, path=pooch.os_cache("mixlit"),
+                                   fname=f"{name}-{Path(entry['url']).name}"))
     except Exception as error:
-        raise ConnectionError(f"table {name!r} could not be downloaded from {entry['url']} ({type(error).__name__}); try again online, or {instead}") from None
+        raise ConnectionError(f"table {name!r} could not be downloaded from {entry['url']} ({type(error).__name__}); "
+                              f"try again online, or {instead}") from None
     try:
         frame, _ = read_csv(path.read_bytes(), **entry.get("read", {}))
-        frame = frame.set_axis(entry["names"], axis=1) if "names" in entry and len(entry["names"]) == frame.shape[1] else frame
+        if len(entry.get("names", ())) == frame.shape[1]:
+            frame = frame.set_axis(entry["names"], axis=1)
         check_content(frame, name, entry)
     except ValueError:
         path.unlink()
         raise
     return frame
 
-# %% ../nbs/05_experiments.ipynb #bebf895e
+# %% ../nbs/05_experiments.ipynb #f9bfa084
 def frame_and_facts(path: Path) -> tuple[pd.DataFrame, list[str], dict]:
-    """A table file, notes on its reading, and what a JSON file of the same name beside it says (target, categorical, ...)."""
+    """A table file, notes on its reading, and what a JSON file of the same name beside it says (target, ...)."""
     frame, notes = read_file(path)
     beside = path.with_suffix(".json")
     facts = {}
@@ -522,8 +542,9 @@ def find_frame(key: str) -> tuple[pd.DataFrame, list[str], dict, str, str]:
         raise FileNotFoundError(f"{key}: there is no such file")
     raise FileNotFoundError(f"{key!r} is neither a file nor the name of a table; {suggest(key, list(known), 20)}")
 
-# %% ../nbs/05_experiments.ipynb #8696f6f6
-def load_table(name: str | Path, target: str | None = None, categorical: Sequence[str] | None = None, drop: Sequence[str] = ()) -> Table:
+# %% ../nbs/05_experiments.ipynb #30c8c625
+def load_table(name: str | Path, target: str | None = None, categorical: Sequence[str] | None = None,
+               drop: Sequence[str] = ()) -> Table:
     """A table by its name or path.
 
     Looked for in this order: tables that scikit-learn ships, `NAME.csv` in the folder `MIXLIT_DATA`, a path to a CSV or
@@ -599,7 +620,7 @@ class FitResult:
 
     __repr__ = to_text
 
-# %% ../nbs/05_experiments.ipynb #e044c277
+# %% ../nbs/05_experiments.ipynb #7942cfa7
 def check_features(table: Table) -> None:
     """Raise a ValueError for a feature column that XMM cannot use, with rows counted in the whole table (the first is 0)."""
     from mixlit.xmm import describe_column
@@ -609,7 +630,8 @@ def check_features(table: Table) -> None:
         except ValueError as error:
             raise ValueError(f"{error} (--drop {c} leaves it out)") from None
     if np.ptp(table.y.to_numpy()) == 0:
-        raise ValueError(f"target {table.target!r} has the single value {format_number(float(table.y.iloc[0]))} in all {len(table)} rows; there is no density to explain")
+        raise ValueError(f"target {table.target!r} has the single value {format_number(float(table.y.iloc[0]))} "
+                         f"in all {len(table)} rows; there is no density to explain")
 
 def fit_table(table: Table, seed: int = 0, holdout: float = 0.2, **settings) -> FitResult:
     """Fit XMM to a table but for a share held out, and score it there; `settings` go to XMM."""
@@ -619,14 +641,15 @@ def fit_table(table: Table, seed: int = 0, holdout: float = 0.2, **settings) -> 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model = XMM(random_state=seed, **settings).fit(X_train, y_train)
-        log_densities = {"rules": model.score_samples(X_test, y_test), "plain mixture": model.population_.log_pdf(y_test.to_numpy())[0],
+        log_densities = {"rules": model.score_samples(X_test, y_test),
+                         "plain mixture": model.population_.log_pdf(y_test.to_numpy())[0],
                          "single Gaussian": gaussian_log_density(y_train.to_numpy(), y_test.to_numpy())}
         pit = model.cdf(X_test, y_test)
         model.set_params(verbose=False)
     notes = [*table.notes, *dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, UserWarning))]
     return FitResult(table, model, X_test, y_test, score_frame(log_densities), pit, seed, holdout, notes)
 
-# %% ../nbs/05_experiments.ipynb #bb085dbc
+# %% ../nbs/05_experiments.ipynb #8b4ec3c6
 def count(n: int, thing: str) -> str:
     """'1 row', '2 rows'."""
     return f"{n} {thing}" + "s" * (n != 1)
@@ -638,7 +661,8 @@ def rounded(v: float, digits: int = 3) -> str:
 def rules_text(result: FitResult) -> str:
     """The rule table in at most 100 characters a line."""
     frame = result.rules()
-    cells = [[f"{100 * r.weight:.0f}%", "" if r.rule == "otherwise" else str(r.rows), r.rule, r.density] for r in frame.itertuples()]
+    cells = [[f"{100 * r.weight:.0f}%", "" if r.rule == "otherwise" else str(r.rows), r.rule, r.density]
+             for r in frame.itertuples()]
     widest = max(len(c[2]) for c in cells)
     width = min(max(widest, 9), 46)
     return text_table(["weight", "rows", "rule", f"{result.table.target}"], cells, [6, 6, width, 80 - width], right=(0, 1))
@@ -647,24 +671,29 @@ def scores_text(result: FitResult) -> str:
     """The held-out scores, the gain over each baseline, and the verdict in words."""
     cells = []
     for name, s in result.scores.iterrows():
-        other = ["", "", ""] if name == "rules" else [f"{s.gain:+.3f}", f"{s.error:.3f}", f"{verdict(s.gain, s.error)} this"]
-        cells.append([name, f"{s.mean_log_density:.3f}", *other])
-    return text_table(["", "mean log density", "gain of rules", "std error", "the rules are"], cells, [15, 16, 13, 9, 40], right=(1, 2, 3))
+        gain = [f"{s.gain:+.3f}", f"{s.error:.3f}", f"{verdict(s.gain, s.error)} this"]
+        cells.append([name, f"{s.mean_log_density:.3f}", *([] if name == "rules" else gain)])
+    header = ["", "mean log density", "gain of rules", "std error", "the rules are"]
+    return text_table(header, cells, [15, 16, 13, 9, 40], right=(1, 2, 3))
 
-# %% ../nbs/05_experiments.ipynb #0526d152
+# %% ../nbs/05_experiments.ipynb #5a56bb98
 def result_text(result: FitResult) -> str:
     """What `mixlit fit` prints: the table, its rules, the held-out scores."""
     t, k = result.table, len(result.model.rules_)
-    lines = [f"{t.name}: {count(len(t), 'row')}, {count(t.X.shape[1], 'column')}, target {t.target} ({rounded(t.y.min(), 4)} to {rounded(t.y.max(), 4)})."]
+    lines = [f"{t.name}: {count(len(t), 'row')}, {count(t.X.shape[1], 'column')}, "
+             f"target {t.target} ({rounded(t.y.min(), 4)} to {rounded(t.y.max(), 4)})."]
     if t.description:
         lines += textwrap.wrap(f"{t.description}. Source: {t.source}.", 100)
-    lines += [f"Fitted to {count(result.n_train, 'row')}; {len(result.y_test)} held out at random (seed {result.seed}).", ""]
-    lines += [f"{count(k, 'rule')} for {t.target}:" if k else f"No rule pays for itself: no column says enough about {t.target}.", ""]
-    lines += [rules_text(result), "", f"On the {count(len(result.y_test), 'row')} held out (natural log, per unit of {t.target}; higher is better):", "", scores_text(result)]
+    held = len(result.y_test)
+    lines += [f"Fitted to {count(result.n_train, 'row')}; {held} held out at random (seed {result.seed}).", ""]
+    lines += [f"{count(k, 'rule')} for {t.target}:" if k else
+              f"No rule pays for itself: no column says enough about {t.target}.", ""]
+    lines += [rules_text(result), "", f"On the {count(held, 'row')} held out "
+              f"(natural log, per unit of {t.target}; higher is better):", "", scores_text(result)]
     lines += ["", *[f"Note: {n}" for n in result.notes]] if result.notes else []
     return "\n".join(lines)
 
-# %% ../nbs/05_experiments.ipynb #3e759031
+# %% ../nbs/05_experiments.ipynb #b827e90b
 def rule_colours(k: int) -> list[str]:
     """The colour of each of k rules in the report, and grey for 'otherwise'."""
     return [PALETTE[r % 7] for r in range(k)] + ["#7f7f7f"]
@@ -677,7 +706,8 @@ def density_figure(result: FitResult):
     used, colours = np.flatnonzero(model.weights_ > 0), rule_colours(len(model.rules_))
     y = target_grid(model, 300)
     local, population = model.component_pdf(y), model.population_pdf(y)
-    names = [*(f"{r + 1}   {rule.to_text(model.rules_.units, model.rules_.levels)}" for r, rule in enumerate(model.rules_)), "otherwise"]
+    rules = [rule.to_text(model.rules_.units, model.rules_.levels) for rule in model.rules_]
+    names = [*(f"{r + 1}   {rule}" for r, rule in enumerate(rules)), "otherwise"]
     with style(), rc_context({"text.parse_math": False}):
         fig, ax = figure(width=8.6, height=0.7 + 0.55 * len(used))
         for place, r in enumerate(reversed(used)):
@@ -685,12 +715,13 @@ def density_figure(result: FitResult):
             ax.fill_between(y, place, place + population * top, color=GREY, lw=0, alpha=0.55)
             ax.fill_between(y, place, place + local[r] * top, color=colours[r], alpha=0.3, lw=0)
             ax.plot(y, place + local[r] * top, color=colours[r], lw=1.2)
-            label = ax.annotate(textwrap.shorten(names[r], 110, placeholder=" ..."), (0.005, place + 0.8), xycoords=("axes fraction", "data"), fontsize=8, va="center")
+            short = textwrap.shorten(names[r], 110, placeholder=" ...")
+            label = ax.annotate(short, (0.005, place + 0.8), xycoords=("axes fraction", "data"), fontsize=8, va="center")
             label.set_in_layout(False)
         ax.set(yticks=[], xlabel=result.table.target, xlim=(y[0], y[-1]), ylim=(-0.05, len(used)))
     return fig
 
-# %% ../nbs/05_experiments.ipynb #a44511a3
+# %% ../nbs/05_experiments.ipynb #993ad6cc
 def binned_gating(W: np.ndarray, x: pd.Series, rows_per_bin: int = 25) -> tuple[np.ndarray, np.ndarray, list[str] | None]:
     """Mean weights (b, k + 1) along a column, the b + 1 edges of its bins, and the names of its levels if it is categorical.
 
@@ -702,14 +733,15 @@ def binned_gating(W: np.ndarray, x: pd.Series, rows_per_bin: int = 25) -> tuple[
         edges, names = np.arange(len(levels) + 1) - 0.5, [str(v) for v in levels]
     else:
         values = x.to_numpy(dtype=float)
-        edges, names = np.unique(np.quantile(values, np.linspace(0, 1, int(np.clip(len(x) // rows_per_bin, 2, 30)) + 1))), None
+        n_bins, names = int(np.clip(len(x) // rows_per_bin, 2, 30)), None
+        edges = np.unique(np.quantile(values, np.linspace(0, 1, n_bins + 1)))
         edges = edges if len(edges) > 1 else edges + [-0.5, 0.5]
         code = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 2)
     count = np.bincount(code, minlength=len(edges) - 1)
     sums = np.stack([np.bincount(code, w, minlength=len(edges) - 1) for w in W.T], axis=1)
     return sums / np.maximum(count, 1)[:, None], edges, names
 
-# %% ../nbs/05_experiments.ipynb #4ae19751
+# %% ../nbs/05_experiments.ipynb #8502ef40
 def gating_figure(result: FitResult, most: int = 3):
     """Heat maps of the mean weight of each rule along the columns that the rules use most, or None when there is no rule."""
     from matplotlib import rc_context
@@ -723,18 +755,20 @@ def gating_figure(result: FitResult, most: int = 3):
         fig, axes = figure(ncols=len(used), width=8.6, height=1.3 + 0.16 * (k + 1), sharey=True, squeeze=False)
         for ax, name in zip(axes[0], used):
             share, edges, levels = binned_gating(W, result.table.X[name])
-            image = ax.pcolormesh(edges, np.arange(k + 2) - 0.5, share.T, cmap=shades, norm=PowerNorm(0.5, 0, 1), rasterized=True)
-            ax.set(xlabel=name, yticks=range(k + 1), yticklabels=[*range(1, k + 1), "otherwise"], ylim=(k + 0.5, -0.5))
+            image = ax.pcolormesh(edges, np.arange(k + 2) - 0.5, share.T, cmap=shades, norm=PowerNorm(0.5, 0, 1),
+                                  rasterized=True)
+            ax.set(xlabel=name, ylim=(k + 0.5, -0.5), yticks=range(k + 1), yticklabels=[*range(1, k + 1), "otherwise"])
             ax.grid(False)
             if levels:
-                ax.set_xticks(range(len(levels)), [textwrap.shorten(v, 12, placeholder="..") for v in levels], rotation=90 if len(levels) > 4 else 0)
+                short = [textwrap.shorten(v, 12, placeholder="..") for v in levels]
+                ax.set_xticks(range(len(levels)), short, rotation=90 if len(levels) > 4 else 0)
         axes[0, 0].set_ylabel("rule")
         fig.colorbar(image, ax=axes[0, -1], label="mean weight")
     return fig
 
-# %% ../nbs/05_experiments.ipynb #ec348bac
+# %% ../nbs/05_experiments.ipynb #2950637c
 def calibration_figure(result: FitResult):
-    """Left: histogram of the predictive distribution function on held-out rows. Right: observed against nominal coverage."""
+    """Histogram of the predictive distribution function on held-out rows, and observed against nominal coverage."""
     n = len(result.pit)
     bins = int(np.clip(n // 8, 4, 20))
     spread = 1.96 * np.sqrt(n / bins * (1 - 1 / bins))
@@ -752,12 +786,15 @@ def calibration_figure(result: FitResult):
     right.set(xlabel="central interval", ylabel="held-out rows inside", xlim=(0, 1), ylim=(0, 1))
     return fig
 
-# %% ../nbs/05_experiments.ipynb #ace81422
-def html_table(header: Sequence[str], rows: Sequence[Sequence[object]], numbers: Sequence[int] = (), raw: Sequence[int] = ()) -> str:
-    """An HTML table with every cell escaped, except the columns numbered in `raw`; those in `numbers` are aligned right."""
+# %% ../nbs/05_experiments.ipynb #81bcd1f0
+def html_table(header: Sequence[str], rows: Sequence[Sequence[object]], numbers: Sequence[int] = (),
+               raw: Sequence[int] = ()) -> str:
+    """An HTML table with every cell escaped, except the columns in `raw`; those in `numbers` are aligned right."""
+    def cell(j, v, tag):
+        text = v if j in raw and tag == "td" else html.escape(str(v))
+        return f"<{tag}{' class=n' if j in numbers else ''}>{text}</{tag}>"
     def line(cells, tag):
-        return "<tr>" + "".join(f"<{tag}{' class=n' if j in numbers else ''}>{v if j in raw and tag == 'td' else html.escape(str(v))}</{tag}>"
-                                for j, v in enumerate(cells)) + "</tr>"
+        return "<tr>" + "".join(cell(j, v, tag) for j, v in enumerate(cells)) + "</tr>"
     body = "\n".join(line(r, "td") for r in rows)
     return f"<div class=wide><table>\n<thead>{line(header, 'th')}</thead>\n<tbody>\n{body}\n</tbody></table></div>"
 
@@ -772,7 +809,7 @@ def inline_svg(fig) -> str:
     text = re.sub(r' d="[^"]*"', lambda d: re.sub(r"(\.\d\d)\d+", r"\1", d[0]), text)
     return text[text.index("<svg"):]
 
-# %% ../nbs/05_experiments.ipynb #4e3f3b4f
+# %% ../nbs/05_experiments.ipynb #87ac51ed
 def summary_words(result: FitResult) -> str:
     """The result in a paragraph, as plain text."""
     t, frame, scores = result.table, result.rules(), result.scores
@@ -780,45 +817,51 @@ def summary_words(result: FitResult) -> str:
     if k == 0:
         return (f"No rule was found: in {result.n_train} rows no column says enough about {t.target} to pay for a bound. "
                 f"The model is the plain mixture of {t.target}.")
-    top, bottom, first = rules.loc[rules["mean"].idxmax()], rules.loc[rules["mean"].idxmin()], rules.loc[rules.weight.idxmax()]
+    top, bottom = rules.loc[rules["mean"].idxmax()], rules.loc[rules["mean"].idxmin()]
+    first = rules.loc[rules.weight.idxmax()]
     gain, error = scores.loc["plain mixture", ["gain", "error"]]
     used = list(column_use(result.model))
     words = [f"{count(k, 'rule')} split{'s' * (k == 1)} the {len(t)} rows of {t.name} by what to expect of {t.target}. "
              f"The one that applies most often, to {100 * first.weight:.0f}% of rows, is: {first.rule}."]
     if k > 1:
-        words.append(f"The mean of {t.target} is highest ({rounded(top['mean'])}) where {top.rule}, and lowest ({rounded(bottom['mean'])}) "
-                     f"where {bottom.rule}; over all rows its mean is {rounded(t.y.mean())}.")
-    words.append(f"The rules ask about {len(used)} of {t.X.shape[1]} columns: {', '.join(used[:8])}{' and others' * (len(used) > 8)}.")
-    clear = f", so that the density of an observed value is {np.exp(gain):.3g} times as high (geometric mean)" if gain > 2 * error else ""
-    words.append(f"On {len(result.y_test)} rows kept aside the rules are {verdict(gain, error)} the plain mixture, which ignores all columns: "
-                 f"{gain:+.3f} nats a row (standard error {error:.3f}){clear}.")
+        words.append(f"The mean of {t.target} is highest ({rounded(top['mean'])}) where {top.rule}, and lowest "
+                     f"({rounded(bottom['mean'])}) where {bottom.rule}; over all rows its mean is {rounded(t.y.mean())}.")
+    words.append(f"The rules ask about {len(used)} of {t.X.shape[1]} columns: {', '.join(used[:8])}"
+                 f"{' and others' * (len(used) > 8)}.")
+    clear = f", so that the density of an observed value is {np.exp(gain):.3g} times as high (geometric mean)"
+    words.append(f"On {len(result.y_test)} rows kept aside the rules are {verdict(gain, error)} the plain mixture, which ignores "
+                 f"all columns: {gain:+.3f} nats a row (standard error {error:.3f}){clear if gain > 2 * error else ''}.")
     return " ".join(words)
 
-# %% ../nbs/05_experiments.ipynb #af5b3900
+# %% ../nbs/05_experiments.ipynb #9c5c4e2b
 def rules_html(result: FitResult) -> str:
     """The rule table of the report, with the colour of each rule in the figures."""
     cells, colours = [], rule_colours(len(result.model.rules_))
     for r, row in enumerate(result.rules().itertuples()):
         colour = colours[-1] if row.rule == "otherwise" else colours[r]
-        cells.append([f'<span class=key style="background:{colour}"></span>', "" if row.rule == "otherwise" else r + 1, row.rule, f"{100 * row.weight:.1f}%",
-                      "" if row.rule == "otherwise" else row.rows, rounded(row.mean, 4), row.density])
+        number, rows = ("", "") if row.rule == "otherwise" else (r + 1, row.rows)
+        cells.append([f'<span class=key style="background:{colour}"></span>', number, row.rule, f"{100 * row.weight:.1f}%",
+                      rows, rounded(row.mean, 4), row.density])
     header = ["", "", "rule", "weight", "rows", "mean", f"density of {result.table.target}"]
     return html_table(header, cells, numbers=(1, 3, 4, 5), raw=(0,))
 
 def scores_html(result: FitResult) -> str:
     """The held-out score table of the report."""
-    cells = [[name, f"{s.mean_log_density:.3f}", "" if name == "rules" else f"{s.gain:+.3f}", "" if name == "rules" else f"{s.error:.3f}",
-              "" if name == "rules" else f"rules are {verdict(s.gain, s.error)} this"] for name, s in result.scores.iterrows()]
+    cells = []
+    for name, s in result.scores.iterrows():
+        gain = [f"{s.gain:+.3f}", f"{s.error:.3f}", f"rules are {verdict(s.gain, s.error)} this"]
+        cells.append([name, f"{s.mean_log_density:.3f}", *(["", "", ""] if name == "rules" else gain)])
     return html_table(["density", "mean log density", "gain of the rules", "standard error", ""], cells, numbers=(1, 2, 3))
 
-# %% ../nbs/05_experiments.ipynb #8dd1216a
+# %% ../nbs/05_experiments.ipynb #f4346d7c
 def rows_html(result: FitResult, most: int = 3) -> str:
     """Held-out rows at the low end, middle and high end of the prediction: their values, and why they have their density."""
     order = np.argsort(result.model.predict(result.X_test), kind="stable")
     chosen = np.unique(order[np.linspace(0, len(order) - 1, min(most, len(order))).astype(int)])
     X, y = result.X_test.iloc[chosen], result.y_test.iloc[chosen]
     used = list(column_use(result.model))[:8]
-    show = lambda v: format_number(float(v)) if isinstance(v, (int, float, np.number)) and not isinstance(v, bool) else v
+    is_number = lambda v: isinstance(v, (int, float, np.number)) and not isinstance(v, bool)
+    show = lambda v: format_number(float(v)) if is_number(v) else v
     table = html_table(["row", *used, f"{result.table.target} observed"],
                        [[i, *(show(v) for v in X[used].iloc[i]), show(y.iloc[i])] for i in range(len(X))])
     return table + f"<pre>{html.escape(result.model.explain_local(X).to_text())}</pre>"
@@ -826,10 +869,11 @@ def rows_html(result: FitResult, most: int = 3) -> str:
 def settings_html(result: FitResult) -> str:
     """How the model was made: data, seed, version, every parameter."""
     t = result.table
-    rows = [["table", t.name], ["source", t.source], ["licence", t.licence], ["target", t.target], ["columns", ", ".join(t.X.columns)],
-            ["rows fitted, held out", f"{result.n_train}, {len(result.y_test)} (share {format_number(result.holdout)}, at random)"],
-            ["seed", result.seed], ["mixlit", __version__], ["BIC of the rules", f"{result.model.bic_:.1f}"],
-            ["parameters", ", ".join(f"{k}={v!r}" for k, v in result.model.get_params().items() if k != "verbose")]]
+    split = f"{result.n_train}, {len(result.y_test)} (share {format_number(result.holdout)}, at random)"
+    parameters = ", ".join(f"{k}={v!r}" for k, v in result.model.get_params().items() if k != "verbose")
+    rows = [["table", t.name], ["source", t.source], ["licence", t.licence], ["target", t.target],
+            ["columns", ", ".join(t.X.columns)], ["rows fitted, held out", split], ["seed", result.seed],
+            ["mixlit", __version__], ["BIC of the rules", f"{result.model.bic_:.1f}"], ["parameters", parameters]]
     return html_table(["setting", "value"], [r for r in rows if r[1] != ""])
 
 # %% ../nbs/05_experiments.ipynb #234c7226
@@ -942,7 +986,7 @@ def current_umask() -> int:
     os.umask(mask)
     return mask
 
-# %% ../nbs/05_experiments.ipynb #903de133
+# %% ../nbs/05_experiments.ipynb #16e95e46
 def check_seed(seed: int) -> None:
     """Raise a ValueError unless `seed` is a whole number that numpy takes."""
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**32:
@@ -956,9 +1000,18 @@ def as_table(table, target: str | None, categorical: Sequence[str] | None, drop:
         return make_table(table.reset_index(drop=True), "table", target, categorical or (), drop)
     return load_table("diabetes" if table is None else table, target, categorical, drop)
 
-# %% ../nbs/05_experiments.ipynb #5815083c
-def fit(table: str | Path | Table | pd.DataFrame | None = None, target: str | None = None, *, seed: int = 0, holdout: float = 0.2, out: str | Path | bool | None = None,
-        quiet: bool = False, max_rules: int | None = None, categorical: Sequence[str] | None = None, drop: Sequence[str] = (), **settings) -> FitResult:
+def report_folder(name: str, out: str | Path | bool | None) -> Path | None:
+    """Where to write: `out`, or `mixlit-report-NAME`, checked; None if `out` is False."""
+    if out is False:
+        return None
+    folder = Path(f"mixlit-report-{re.sub(r'[^A-Za-z0-9._-]+', '_', name)}" if out in (None, True) else out)
+    check_output(folder)
+    return folder
+
+# %% ../nbs/05_experiments.ipynb #aba5ea40
+def fit(table: str | Path | Table | pd.DataFrame | None = None, target: str | None = None, *, seed: int = 0,
+        holdout: float = 0.2, out: str | Path | bool | None = None, quiet: bool = False, max_rules: int | None = None,
+        categorical: Sequence[str] | None = None, drop: Sequence[str] = (), **settings) -> FitResult:
     """Fit a table, print its rules and held-out scores, write a report and the model.
 
     Parameters
@@ -987,17 +1040,17 @@ def fit(table: str | Path | Table | pd.DataFrame | None = None, target: str | No
     """
     check_seed(seed)
     table = as_table(table, target, categorical, drop)
-    folder = None if out is False else Path(f"mixlit-report-{re.sub(r'[^A-Za-z0-9._-]+', '_', table.name)}" if out in (None, True) else out)
-    if folder:
-        check_output(folder)
-    result = fit_table(table, int(seed), holdout, max_rules=max_rules, verbose=not quiet and sys.stderr.isatty(), **settings)
+    folder = report_folder(table.name, out)
+    verbose = not quiet and sys.stderr.isatty()
+    result = fit_table(table, int(seed), holdout, max_rules=max_rules, verbose=verbose, **settings)
     if folder:
         result.report, result.model_path = folder / "report.html", folder / "model.json"
         write_together({result.report: report_html(result), result.model_path: json.dumps(result.model.to_dict())})
     if not quiet:
         print(result.to_text())
     if folder:
-        print(f"{result.report}\n{result.model_path}" if quiet else f"\nReport: {result.report}\nModel:  {result.model_path}")
+        labels = ("", "") if quiet else ("\nReport: ", "Model:  ")
+        print(f"{labels[0]}{result.report}\n{labels[1]}{result.model_path}")
     return result
 
 # %% ../nbs/05_experiments.ipynb #9b297850

@@ -1008,7 +1008,7 @@ def report_folder(name: str, out: str | Path | bool | None) -> Path | None:
     check_output(folder)
     return folder
 
-# %% ../nbs/05_experiments.ipynb #aba5ea40
+# %% ../nbs/05_experiments.ipynb #b5d1895f
 def fit(table: str | Path | Table | pd.DataFrame | None = None, target: str | None = None, *, seed: int = 0,
         holdout: float = 0.2, out: str | Path | bool | None = None, quiet: bool = False, max_rules: int | None = None,
         categorical: Sequence[str] | None = None, drop: Sequence[str] = (), **settings) -> FitResult:
@@ -1026,12 +1026,10 @@ def fit(table: str | Path | Table | pd.DataFrame | None = None, target: str | No
         Folder for report.html and model.json, default `mixlit-report-NAME`; False writes nothing.
     quiet : bool
         Print only the paths of the two files.
-    max_rules : int, optional
-        The most rules to keep.
     categorical, drop : sequence of str
         See `load_table`.
-    **settings
-        Other parameters of `mixlit.xmm.XMM`.
+    max_rules, **settings
+        The most rules to keep, and other parameters of `mixlit.xmm.XMM`.
 
     Raises
     ------

@@ -14,11 +14,12 @@ from .densities import Mixtures, TargetBins, em, fit_mixtures
 
 # %% auto #0
 __all__ = ['bin_edges', 'FeatureBins', 'BinnedTable', 'HardMixture', 'outside_interval', 'cover_rules', 'covered_pairs',
-           'expected_counts', 'background_shares', 'update_table', 'refit_densities', 'choose_components', 'set_rules',
-           'votes', 'mean_density', 'row_log_likelihood', 'density_parameters', 'rule_costs', 'objective',
-           'coverage_gain', 'best_intervals', 'bin_gains', 'improve_rule', 'sweep', 'removal_gains', 'drop_rules',
-           'merge_gain', 'merge_candidates', 'pooled_mixture', 'twin_rules', 'merge_rules', 'ascend', 'finer_bins',
-           'move_cut', 'rows_between', 'share_cuts', 'refine', 'best_cut', 'grow_tree']
+           'expected_counts', 'background_shares', 'update_table', 'refit_densities', 'uncovered_counts',
+           'choose_components', 'set_rules', 'votes', 'mean_density', 'row_log_likelihood', 'density_parameters',
+           'rule_costs', 'objective', 'coverage_gain', 'best_intervals', 'bin_gains', 'improve_rule', 'sweep',
+           'removal_gains', 'drop_rules', 'merge_gain', 'merge_candidates', 'pooled_mixture', 'twin_rules',
+           'merge_rules', 'ascend', 'finer_bins', 'move_cut', 'rows_between', 'share_cuts', 'refine', 'best_cut',
+           'grow_tree']
 
 # %% ../nbs/01c_refinement.ipynb #9f99ea3a
 def bin_edges(x: np.ndarray, max_bins: int, near: np.ndarray | None = None) -> np.ndarray:
@@ -90,7 +91,7 @@ class FeatureBins:
         highs = np.stack([np.where(high[:, j] < self.n_bins[j], value(high[:, j], j), np.inf) for j in range(d)], axis=1)
         return lows, highs
 
-# %% ../nbs/01c_refinement.ipynb #8aec25d2
+# %% ../nbs/01c_refinement.ipynb #07776c61
 @dataclass
 class BinnedTable:
     """A training table in bins, the population's density and the settings of the search: what does not change.
@@ -98,17 +99,13 @@ class BinnedTable:
     Attributes
     ----------
     features, target : FeatureBins, TargetBins
-        The training table in bins.
-    population : Mixtures
-        One mixture: the density of y over the whole table, which stands in where no rule holds.
+    population, otherwise : Mixtures
+        Density of y over the whole table; density where no rule holds, the population's unless it is fitted.
     min_scale, price : float
         Floor of a standard deviation, in units of y; price of a bound in nats, under BIC half the log of n.
-    background : float
-        Share of the population in every local density, equation (2).
-    min_support : int
-        Rows a rule must cover.
-    n_components, max_components : int or 'auto', int
-        Gaussians in a local density; see `mixlit.densities.fit_mixtures`.
+    background, min_support : float, int
+        Share of the population in every local density, equation (2); rows a rule must cover.
+    n_components, max_components : int or 'auto', int; see `mixlit.densities.fit_mixtures`.
     prior_rows, background_rows : float
         Rows of prior in a variance (`mixlit.densities.with_prior`), rows of the population in a local density.
     density_price : float
@@ -127,16 +124,19 @@ class BinnedTable:
     prior_rows: float = 0.0
     background_rows: float = 0.0
     density_price: float = 0.0
+    otherwise: Mixtures | None = None
 
     def __post_init__(self):
         self.tabulate_population()
 
     def tabulate_population(self) -> None:
-        """Tabulate the population's density at each target group and each row."""
-        self.population_table = np.exp(self.population.log_pdf(self.target.mean))[0]
-        self.population_rows = self.population_table[self.target.code]
+        """Tabulate the population's density at each target group, and that of 'otherwise' at each row."""
+        self.population_table = table = np.exp(self.population.log_pdf(self.target.mean))[0]
+        if self.otherwise is not None:
+            table = (1 - self.background) * np.exp(self.otherwise.log_pdf(self.target.mean))[0] + self.background * table
+        self.otherwise_rows = table[self.target.code]
 
-# %% ../nbs/01c_refinement.ipynb #08006f6c
+# %% ../nbs/01c_refinement.ipynb #cf073fa8
 @dataclass
 class HardMixture(BinnedTable):
     """Hard rules, their local densities and the rows they cover: what refinement works on.
@@ -178,7 +178,7 @@ class HardMixture(BinnedTable):
 
     def blank(self) -> HardMixture:
         """The same table and settings without rules."""
-        return replace(self, low=None, high=None, covers=None, mixtures=None, table=None, converged=True)
+        return replace(self, low=None, high=None, covers=None, mixtures=None, table=None, converged=True, otherwise=None)
 
 # %% ../nbs/01c_refinement.ipynb #4cad7095
 def outside_interval(codes: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
@@ -207,7 +207,7 @@ def expected_counts(model: HardMixture) -> np.ndarray:
     share = density / np.bincount(row, density, minlength=model.covers.shape[1])[row]
     return np.bincount(rule * m + group, share, minlength=len(model.low) * m).reshape(-1, m)
 
-# %% ../nbs/01c_refinement.ipynb #40dcdc7f
+# %% ../nbs/01c_refinement.ipynb #12d2f005
 def background_shares(model: HardMixture) -> np.ndarray:
     """Share of the population in each local density, shape (k,): `background`, or b / (n + b) for b `background_rows` and n rows."""
     b = model.background_rows
@@ -228,6 +228,14 @@ def refit_densities(model: HardMixture, rounds: int = 4, n_iter: int = 8) -> Non
         model.mixtures, _ = em(model.target, expected_counts(model), model.mixtures, model.min_scale, n_iter,
                                prior_rows=model.prior_rows)
         update_table(model)
+    if model.otherwise is not None:
+        model.otherwise, _ = em(model.target, uncovered_counts(model)[None], model.otherwise, model.min_scale, n_iter,
+                                prior_rows=model.prior_rows)
+        model.tabulate_population()
+
+def uncovered_counts(model: HardMixture) -> np.ndarray:
+    """Rows of each target group that no rule covers, shape (m,)."""
+    return np.bincount(model.target.code[~model.covers.any(axis=0)], minlength=len(model.target)).astype(float)
 
 def choose_components(model: HardMixture, n_iter: int = 60) -> None:
     """Fit all local densities afresh, each with the number of Gaussians that BIC prefers."""
@@ -249,7 +257,7 @@ def set_rules(model: HardMixture, low: np.ndarray, high: np.ndarray) -> None:
     model.table = np.ones((alive.sum(), len(model.target)))
     choose_components(model, n_iter=20)
 
-# %% ../nbs/01c_refinement.ipynb #faa1222b
+# %% ../nbs/01c_refinement.ipynb #b6845d73
 def votes(model: HardMixture) -> tuple[np.ndarray, np.ndarray]:
     """How many rules cover each row, and the sum of their densities there: t and D of equation (1), shape (n,) each."""
     rule, row = covered_pairs(model.covers)
@@ -263,19 +271,20 @@ def mean_density(count: np.ndarray, summed: np.ndarray, otherwise: np.ndarray) -
 
 def row_log_likelihood(model: HardMixture) -> np.ndarray:
     """Natural log density of every training row, shape (n,)."""
-    return mean_density(*votes(model), model.population_rows)
+    return mean_density(*votes(model), model.otherwise_rows)
 
-def density_parameters(model: HardMixture) -> np.ndarray:
-    """Free numbers of each local density, shape (k,): 3 m - 1 for m Gaussians."""
-    return 3 * np.isfinite(model.mixtures.log_weights).sum(axis=1) - 1
+def density_parameters(mixtures: Mixtures) -> np.ndarray:
+    """Free numbers of each mixture, shape (k,): 3 m - 1 for m Gaussians."""
+    return 3 * np.isfinite(mixtures.log_weights).sum(axis=1) - 1
 
 def rule_costs(model: HardMixture) -> np.ndarray:
     """What each rule must earn, in nats, shape (k,): its bounds and, at `density_price`, its density."""
-    return model.price * model.n_bounds + model.density_price * density_parameters(model)
+    return model.price * model.n_bounds + model.density_price * density_parameters(model.mixtures)
 
 def objective(model: HardMixture) -> float:
     """Penalised log likelihood, equation (3), in nats: log L less what the rules cost. At `density_price` 0 it is -BIC / 2."""
-    return float(row_log_likelihood(model).sum() - rule_costs(model).sum())
+    otherwise = 0 if model.otherwise is None else density_parameters(model.otherwise).sum()
+    return float(row_log_likelihood(model).sum() - rule_costs(model).sum() - model.density_price * otherwise)
 
 # %% ../nbs/01c_refinement.ipynb #44f08cd1
 def coverage_gain(density: np.ndarray, count: np.ndarray, summed: np.ndarray, otherwise: np.ndarray) -> np.ndarray:
@@ -393,7 +402,7 @@ def improve_rule(model: HardMixture, r: int, gain: np.ndarray, max_moves: int = 
         model.covers[r] = ~failing.any(axis=0)
     return float(total)
 
-# %% ../nbs/01c_refinement.ipynb #ee0b957d
+# %% ../nbs/01c_refinement.ipynb #65b85d8a
 def sweep(model: HardMixture) -> float:
     """Improve every rule in turn, densities held fixed. Returns the rise of the objective in nats."""
     count, summed = votes(model)
@@ -402,20 +411,20 @@ def sweep(model: HardMixture) -> float:
         density = model.table[r, model.target.code]
         count = count - model.covers[r]
         summed = np.where(count > 0, summed - model.covers[r] * density, 0.0)
-        total += improve_rule(model, r, coverage_gain(density, count, summed, model.population_rows))
+        total += improve_rule(model, r, coverage_gain(density, count, summed, model.otherwise_rows))
         count = count + model.covers[r]
         summed = summed + model.covers[r] * density
     return total
 
-# %% ../nbs/01c_refinement.ipynb #08090e09
+# %% ../nbs/01c_refinement.ipynb #6a826a21
 def removal_gains(model: HardMixture) -> np.ndarray:
     """Change of the penalised log likelihood (nats) when each rule alone is removed, shape (k,), equation (9)."""
     rule, row = covered_pairs(model.covers)
     count, summed = votes(model)
-    now = mean_density(count, summed, model.population_rows)
+    now = mean_density(count, summed, model.otherwise_rows)
     left = np.maximum(summed[row] - model.table[rule, model.target.code[row]], np.finfo(float).tiny)
     change = np.zeros(model.covers.shape)
-    change[rule, row] = mean_density(count[row] - 1, left, model.population_rows[row]) - now[row]
+    change[rule, row] = mean_density(count[row] - 1, left, model.otherwise_rows[row]) - now[row]
     return change.sum(axis=1) + rule_costs(model)
 
 # %% ../nbs/01c_refinement.ipynb #d47bf740
@@ -432,7 +441,7 @@ def drop_rules(model: HardMixture, max_rules: int | None = None, only_excess: bo
         r = np.where(useless, gains + 1e12, gains).argmax()
         model.keep(np.arange(len(gains)) != r)
 
-# %% ../nbs/01c_refinement.ipynb #0b0b1698
+# %% ../nbs/01c_refinement.ipynb #38642f51
 def merge_gain(model: HardMixture, a: int, b: int) -> tuple[float, np.ndarray]:
     """What it gains to replace rules a and b by their common box with the pooled density, equation (10).
 
@@ -456,13 +465,13 @@ def merge_gain(model: HardMixture, a: int, b: int) -> tuple[float, np.ndarray]:
     covers, densities = model.covers[:, rows], model.table[:, model.target.code[rows]]
     n = model.covers[[a, b]].sum(axis=1)
     pooled = n @ densities[[a, b]] / n.sum()
-    now = mean_density(covers.sum(axis=0), (covers * densities).sum(axis=0), model.population_rows[rows])
+    now = mean_density(covers.sum(axis=0), (covers * densities).sum(axis=0), model.otherwise_rows[rows])
     count, summed = covers[others].sum(axis=0), (covers[others] * densities[others]).sum(axis=0)
     bounds = (low > 0).sum() + (high < model.features.n_bins).sum()
-    saved = rule_costs(model)[[a, b]].sum() - model.price * bounds - model.density_price * density_parameters(model)[[a, b]].max()
+    saved = rule_costs(model)[[a, b]].sum() - model.price * bounds - model.density_price * density_parameters(model.mixtures)[[a, b]].max()
     return float((np.log((summed + pooled) / (count + 1)) - now).sum() + saved), box
 
-# %% ../nbs/01c_refinement.ipynb #890af5c0
+# %% ../nbs/01c_refinement.ipynb #97a507f6
 def merge_candidates(model: HardMixture) -> list[tuple[int, int]]:
     """Pairs of rules that one pooled density describes well enough for their saved bounds to pay.
 
@@ -473,8 +482,8 @@ def merge_candidates(model: HardMixture) -> list[tuple[int, int]]:
     lows = np.minimum(model.low[:, None], model.low)
     highs = np.maximum(model.high[:, None], model.high)
     bounds = (lows > 0).sum(axis=2) + (highs < model.features.n_bins).sum(axis=2)
-    density = model.density_price * np.maximum.outer(density_parameters(model), density_parameters(model))
-    saved = np.add.outer(rule_costs(model), rule_costs(model)) - model.price * bounds - density
+    density = model.density_price * np.maximum.outer(*[density_parameters(model.mixtures)] * 2)
+    saved = np.add.outer(*[rule_costs(model)] * 2) - model.price * bounds - density
     log_own = (counts * np.log(model.table)).sum(axis=1)
     pairs = []
     for a in range(len(n)):

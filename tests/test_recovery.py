@@ -170,3 +170,17 @@ def test_forecasts_are_calibrated():
     X_train, X_test, y_train, y_test = toy.split()
     model = XMM(init="tree", random_state=0).fit(X_train, y_train)
     assert stats.kstest(model.cdf(X_test, y_test), "uniform").pvalue > 1e-4
+
+
+def test_a_pocket_is_a_rule_and_the_rest_is_otherwise():
+    """One box in an otherwise even table: the box is a rule, the rest needs none, or few."""
+    rng = np.random.default_rng(0)
+    X = rng.random((1500, 3))
+    inside = ((X > 0.3) & (X < 0.7)).all(axis=1)
+    y = rng.normal(np.where(inside, 8, 0), 1)
+    model = XMM(random_state=0).fit(X, y)
+    box = [len(rule.conditions) == 3 and rule.n_bounds == 6 for rule in model.rules_]
+    assert sum(box) == 1
+    assert len(model.rules_) <= 2
+
+

@@ -221,12 +221,12 @@ def em(bins: TargetBins, W: np.ndarray, mixtures: Mixtures, min_scale: float, n_
         active = active[moving]
     return Mixtures(*fitted), best
 
-# %% ../nbs/01a_densities.ipynb #59e1e812
+# %% ../nbs/01a_densities.ipynb #8548bc80
 def automatic_min_scale(y: np.ndarray, share: float = 0.01) -> float:
     """The floor of a standard deviation, in units of y.
 
-    `share` of the target's standard deviation; for a target on a lattice (integers, say, with at most
-    one distinct value for ten rows) at least half a step, since a spike on each integer would make the
+    `share` of the target's standard deviation; for a target on a lattice (integers, say, or lengths to a
+    tenth; at least two rows for each distinct value) at least half a step, since a spike on each integer would make the
     log density as large as one likes without describing anything. A constant target has no scale of its
     own: it gets `share` of its size, or `share` itself if it is zero.
     """
@@ -234,7 +234,7 @@ def automatic_min_scale(y: np.ndarray, share: float = 0.01) -> float:
     values = np.unique(y)
     if len(values) == 1:
         return float(share * (abs(values[0]) or 1.0))
-    if 1 < len(values) <= len(y) / 10:
+    if len(values) <= len(y) / 2:
         steps = np.diff(values)
         if np.allclose(steps / steps.min(), np.round(steps / steps.min()), atol=1e-3):
             floor = max(floor, steps.min() / 2)

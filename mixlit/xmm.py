@@ -34,7 +34,7 @@ from .training import RankScale, harden, train_soft_rules
 __all__ = ['MAX_LEVELS', 'Column', 'numeric_values', 'describe_column', 'encode_table', 'decode_rule', 'readable_bounds',
            'read_table', 'check_target', 'automatic_support', 'hard_mixture', 'tree_start', 'soft_start', 'Search',
            'alike_group', 'absorb_alike', 'improve', 'settle', 'find_rules', 'stages_frame', 'otherwise_mixture',
-           'join_mixtures', 'XMM', 'check_settings', 'check_training_table', 'check_columns', 'Explanation',
+           'join_mixtures', 'XMM', 'check_settings', 'check_training_table', 'check_columns', 'Explanation', 'rounded',
            'describe_density', 'global_frame', 'GlobalExplanation', 'bound_distances', 'crossing', 'nearest_changes',
            'local_frame', 'LocalExplanation', 'target_grid', 'component_colour', 'plot_densities', 'plot_rows',
            'typical_rows', 'plot_gating', 'plot_history', 'plain', 'mixtures_to_dict', 'mixtures_from_dict',
@@ -390,7 +390,7 @@ def join_mixtures(*parts: Mixtures) -> Mixtures:
     return Mixtures(np.vstack([fill(p.log_weights, -np.inf) for p in parts]), np.vstack([fill(p.means, 0.0) for p in parts]),
                     np.vstack([fill(p.scales, 1.0) for p in parts]))
 
-# %% ../nbs/01_xmm.ipynb #244f6114
+# %% ../nbs/01_xmm.ipynb #51539f4c
 class XMM(RegressorMixin, BaseEstimator):
     """Explainable mixture model: p(y given x) as a mixture whose components are gated by rules.
 
@@ -400,7 +400,7 @@ class XMM(RegressorMixin, BaseEstimator):
     Parameters
     ----------
     n_rules : int, default 40
-        Soft rules to start from, and the most leaves of a tree start. Far above the truth does no harm: BIC decides.
+        Soft rules to start from, and the most leaves of a tree start. Far above the truth does no harm: the criterion decides.
     density : {'gmm'}, default 'gmm'
         Local densities: one-dimensional Gaussian mixtures.
     n_components : int or 'auto', default 'auto'
@@ -466,7 +466,8 @@ class XMM(RegressorMixin, BaseEstimator):
     gains_ : array of shape (k,)
         Nats of training log likelihood that each rule adds to the others.
     bic_ : float
-        2 NLL + |Theta| log n, where Theta are the bounds of the rules (`n_parameters_` of them).
+        2 n NLL + |Theta| log n, where Theta are the bounds of the rules (`n_parameters_` of them; on a column of
+        text each level a rule names is one).
     converged_ : bool
         Whether refinement came to rest.
     stages_ : DataFrame
@@ -521,7 +522,9 @@ class XMM(RegressorMixin, BaseEstimator):
     @classmethod
     def paper(cls, **settings) -> XMM:
         """The paper's own procedure: k-means++ anchors, gradient descent, pruning, BIC; no refinement."""
-        return cls(**({"init": "kmeans++", "refine": False, "induced": True, "ebic_gamma": 0.0, "density_price": 0.0, "background_rows": 0.0, "prior_rows": 0.0} | settings))
+        paper = {"init": "kmeans++", "refine": False, "induced": True, "ebic_gamma": 0.0, "density_price": 0.0,
+                 "background_rows": 0.0, "prior_rows": 0.0}
+        return cls(**(paper | settings))
 
     def fit(self, X, y):
         """Find rules and densities.
@@ -592,7 +595,9 @@ class XMM(RegressorMixin, BaseEstimator):
         self.weights_ = self._gating(table).mean(axis=0)
         log_density = self._log_density(table, y)
         self.bic_ = float(-2 * log_density.sum() + self.n_parameters_ * np.log(len(y)))
-        self.stages_.loc[self.stages_.kept, ["nll", "bic"]] = -log_density.mean(), self.bic_
+        exact = self.bic_ - self.stages_.bic[self.stages_.kept].item()
+        self.stages_.loc[self.stages_.kept, ["nll", "bic", "criterion"]] = (
+            -log_density.mean(), self.bic_, self.stages_.criterion[self.stages_.kept].item() + exact)
         if not self.converged_:
             warnings.warn("refinement stopped before it came to rest; the rules are usable, but not final", ConvergenceWarning, stacklevel=4)
         return self
@@ -819,19 +824,26 @@ class Explanation:
     def __repr__(self) -> str:
         return self.to_text()
 
-# %% ../nbs/01_xmm.ipynb #2466e946
+# %% ../nbs/01_xmm.ipynb #7d772f37
+def rounded(mean: float, scale: float) -> tuple[str, str]:
+    """Mean and standard deviation in words: two digits of the latter, and the former to the same place."""
+    place = 1 - int(np.floor(np.log10(scale)))
+    return format_number(round(float(mean), place)), format_number(round(float(scale), place))
+
 def describe_density(weights: np.ndarray, means: np.ndarray, scales: np.ndarray) -> str:
-    """A mixture in words: '74% near 6.58e+03 (sd 900), 26% near 1.33e+04 (sd 2.1e+03)'; parts under 2% are left out."""
+    """A mixture in words: '74% near 6580 (sd 900), 26% near 13300 (sd 2100)'; parts under 2% are left out.
+
+    Standard deviations have two digits, means end at the same place.
+    """
     order = [j for j in np.argsort(-weights) if weights[j] >= 0.02]
-    digits = lambda v: format_number(float(f"{v:.3g}"))
-    return ", ".join((f"{100 * weights[j]:.0f}% " if len(order) > 1 else "") + f"near {digits(means[j])} (sd {digits(scales[j])})" for j in order)
+    return ", ".join((f"{100 * weights[j]:.0f}% " if len(order) > 1 else "") + "near {} (sd {})".format(*rounded(means[j], scales[j])) for j in order)
+
 
 def global_frame(xmm: XMM) -> pd.DataFrame:
     """One row a component, 'otherwise' last: rule, weight, rows, gain (nats per covered row), mean, sd, density in words."""
     texts = [r.to_text(xmm.rules_.units, xmm.rules_.levels) for r in xmm.rules_] + ["otherwise"]
     m = xmm.mixtures_
     words = [describe_density(np.exp(a), b, c) for a, b, c in zip(m.log_weights, m.means, m.scales)]
-    n = np.round(xmm.weights_.sum() * xmm.support_.sum() / max(xmm.weights_[:-1].sum(), 1e-12)) if len(xmm.support_) else 0
     return pd.DataFrame({"rule": texts, "weight": xmm.weights_, "rows": [*xmm.support_, np.nan], "gain": [*(xmm.gains_ / xmm.support_), np.nan],
                          "mean": xmm.mixtures_.mean(), "sd": np.sqrt(m.variance()), "density": words}).astype({"rows": "Int64"})
 
@@ -839,9 +851,9 @@ class GlobalExplanation(Explanation):
     """Every component of an XMM; the columns of `to_frame()` are those of `global_frame`."""
 
     def to_text(self) -> str:
-        """One line a component, to be read aloud."""
-        line = lambda r: f"{100 * r.weight:4.0f}%  {'if ' if r.rule not in ('otherwise', 'always') else ''}{r.rule}: {self.model.target_name_} {r.density}"
-        return "\n".join(line(r) for r in self.frame.itertuples())
+        """One line for each component, to be read aloud."""
+        line = lambda r: f"{100 * r.weight:4.0f}%  {'if ' if r.rule not in ('otherwise', 'always') else ''}{r.rule}: {self.model.target_name_} is {r.density}"
+        return "\n".join(line(r) if r.weight > 0 else "   0%  otherwise: no training row" for r in self.frame.itertuples())
 
     def plot(self, ax=None):
         """Density of y per component over the grey population."""
@@ -877,7 +889,7 @@ def bound_distances(rule: Rule, table: pd.DataFrame, columns: dict[str, Column])
         return np.ones((len(table), 0), dtype=bool), np.zeros((len(table), 0)), words
     return np.stack(holds, axis=1), np.stack(distance, axis=1), words
 
-# %% ../nbs/01_xmm.ipynb #1c09e2b4
+# %% ../nbs/01_xmm.ipynb #33774fd0
 def crossing(holds: np.ndarray, distance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The one bound of a rule (number, and distance) whose crossing changes whether the rule holds in a row, each (n,).
 
@@ -892,11 +904,11 @@ def crossing(holds: np.ndarray, distance: np.ndarray) -> tuple[np.ndarray, np.nd
     j = usable.argmin(axis=1)
     return j, usable[np.arange(n), j]
 
-def nearest_changes(xmm: XMM, table: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For each row the nearest bound of any rule that would change its gating: the bound, its distance, and what happens."""
+def nearest_changes(xmm: XMM, table: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """For each row the nearest bound of any rule that would change its gating: the bound, its distance, what happens, and the step."""
     columns = {c.name: c for c in xmm.columns_}
     best = np.full(len(table), np.inf)
-    bound, effect = np.full(len(table), "no single bound", dtype=object), np.full(len(table), "", dtype=object)
+    bound, effect, change = np.full(len(table), "no single bound", dtype=object), *np.full((2, len(table)), "", dtype=object)
     for rule in xmm.rules_:
         holds, distance, words = bound_distances(rule, table, columns)
         j, d = crossing(holds, distance)
@@ -904,24 +916,31 @@ def nearest_changes(xmm: XMM, table: pd.DataFrame) -> tuple[np.ndarray, np.ndarr
         best = np.where(closer, d, best)
         text = rule.to_text(xmm.rules_.units, xmm.rules_.levels)
         bound[closer] = np.array(words, dtype=object)[j[closer]] if words else None
+        scales = np.array([0.0 if c.levels is not None else columns[c.feature].scale for c in rule.conditions
+                           for _ in range(c.n_bounds)])
+        if len(scales):
+            step = d[closer] * scales[j[closer]]
+            change[closer] = [f"{format_number(float(f'{v:.2g}'))} away" if v > 0 else "" for v in step]
         effect[closer] = np.where(holds.all(axis=1), f"leaves '{text}'", f"enters '{text}'")[closer]
-    return bound, best, effect
+    return bound, best, effect, change
 
-# %% ../nbs/01_xmm.ipynb #6746322c
+# %% ../nbs/01_xmm.ipynb #e9ec3f5b
 def local_frame(xmm: XMM, table: pd.DataFrame) -> pd.DataFrame:
     """One line for each row and each component at work in it.
 
-    Columns: row, component, rule, weight, mean (of the component); then, for the row as a whole, the nearest bound
-    whose crossing changes which rules hold, its distance in standard deviations, and the effect of crossing it.
+    Columns: row, component, rule, weight, mean and density (of the component); then, for the row as a whole, the
+    nearest bound whose crossing changes which rules hold, the change it takes in units of its column (empty for
+    another level), its distance in standard deviations, and the effect of crossing it.
     """
     gating, means = xmm._gating(table), xmm.component_means()
     texts = np.array([*(r.to_text(xmm.rules_.units, xmm.rules_.levels) for r in xmm.rules_), "otherwise"], dtype=object)
     row, component = np.nonzero(gating)
-    bound, distance, effect = nearest_changes(xmm, table)
+    bound, distance, effect, change = nearest_changes(xmm, table)
+    words = global_frame(xmm).density.to_numpy()
     return pd.DataFrame({"row": row, "component": component, "rule": texts[component], "weight": gating[row, component], "mean": means[component],
-                         "nearest_bound": bound[row], "distance": distance[row], "effect": effect[row]})
+                         "density": words[component], "nearest_bound": bound[row], "change": change[row], "distance": distance[row], "effect": effect[row]})
 
-# %% ../nbs/01_xmm.ipynb #1b98b612
+# %% ../nbs/01_xmm.ipynb #efc4067b
 class LocalExplanation(Explanation):
     """Why each row has its density; the columns of `to_frame()` are those of `local_frame`."""
 
@@ -933,20 +952,24 @@ class LocalExplanation(Explanation):
         """A few sentences for each row, to be read aloud."""
         lines = []
         for row, part in self.frame.groupby("row"):
-            mean = format_number(float(f"{(part.weight * part['mean']).sum():.4g}"))
-            lines.append(f"Row {row}: {self.model.target_name_} is expected near {mean}.")
-            rules = [f"'{p.rule}'" + (f" (weight {p.weight:.2f})" if len(part) > 1 else "") for p in part.itertuples()]
-            lines.append("  No rule covers it." if rules == ["'otherwise'"] else f"  It satisfies {' and '.join(rules)}.")
+            rules = [f"'{p.rule}'" for p in part.itertuples()]
+            covered = rules != ["'otherwise'"]
+            lines.append(f"Row {row} " + (f"satisfies {' and '.join(rules)}." if covered else "is covered by no rule."))
+            mean = format_number(float(f"{(part.weight * part['mean']).sum():.3g}"))
+            densities = "; or, each as likely, ".join(part.density)
+            lines.append(f"  So {self.model.target_name_} is {densities}. Its mean is {mean}.")
             p = part.iloc[0]
             if np.isfinite(p.distance):
-                lines.append(f"  The nearest bound that would change this is {p.nearest_bound}, {p.distance:.2g} sd away: crossing it, the row {p.effect}.")
+                far = "" if p.change == "" else f" ({p.change}, {p.distance:.2g} sd)"
+                held, verb = ("held", "enter") if p.effect.startswith("enters") else ("did not hold", "leave")
+                lines.append(f"  What would change this first: if {p.nearest_bound} {held}{far}, the row would {verb}{p.effect[6:]}.")
         return "\n".join(lines)
 
     def plot(self, ax=None):
         """Density of y of each row (at most eight) over the grey population."""
         return plot_rows(self.model, self.table, ax)
 
-# %% ../nbs/01_xmm.ipynb #d4b7bd87
+# %% ../nbs/01_xmm.ipynb #a4f97677
 def target_grid(xmm: XMM, n: int = 240) -> np.ndarray:
     """Values of y where some density of the model is visible, (n,)."""
     m = xmm.mixtures_
@@ -973,8 +996,9 @@ def plot_densities(xmm: XMM, ax=None):
     for place, r in enumerate(reversed(shown)):
         own, grey = 0.68 * local[r] / local[r].max(), 0.68 * population / population.max()
         ax.fill_between(y, place, place + grey, color=GREY, lw=0, alpha=0.6)
-        ax.plot(y, place + own, color=component_colour(r))
-        ax.fill_between(y, place, place + own, color=component_colour(r), alpha=0.25, lw=0)
+        colour = component_colour(r) if r < len(xmm.rules_) else "#555555"
+        ax.plot(y, place + own, color=colour)
+        ax.fill_between(y, place, place + own, color=colour, alpha=0.25, lw=0)
         ax.annotate(f"{frame.rule[r]}  ({100 * xmm.weights_[r]:.0f}%)", (0.01, place + 0.84), xycoords=("axes fraction", "data"), fontsize=8, va="center")
     ax.set(yticks=[], xlabel=xmm.target_name_, ylim=(-0.1, len(shown)), xlim=(y[0], y[-1]), ylabel=f"density of {xmm.target_name_}, by rule")
     return ax

@@ -14,7 +14,7 @@ from scipy.special import ndtr
 __all__ = ['LOG_2PI', 'log_joint', 'Mixtures', 'TargetBins', 'with_prior', 'em_step', 'weighted_quantiles', 'start_mixtures',
            'em', 'automatic_min_scale', 'pad', 'choose', 'trim', 'fit_mixtures']
 
-# %% ../nbs/01a_densities.ipynb #240b8c28
+# %% ../nbs/01a_densities.ipynb #98dfbb61
 LOG_2PI = np.log(2 * np.pi)
 
 def log_joint(y: np.ndarray, log_weights: np.ndarray, means: np.ndarray, scales: np.ndarray) -> np.ndarray:
@@ -29,15 +29,16 @@ def log_joint(y: np.ndarray, log_weights: np.ndarray, means: np.ndarray, scales:
 
     Returns
     -------
-    array of shape (k, n, m)
+    array of shape (k, m, n)
+        Values last: sums over the few components then add long rows, which is several times as fast.
     """
-    z = (np.asarray(y)[None, :, None] - means[:, None]) / scales[:, None]
+    z = (np.asarray(y) - means[:, :, None]) / scales[:, :, None]
     z *= z
     z *= -0.5
-    z += (log_weights - np.log(scales) - 0.5 * LOG_2PI)[:, None]
+    z += (log_weights - np.log(scales) - 0.5 * LOG_2PI)[:, :, None]
     return z
 
-# %% ../nbs/01a_densities.ipynb #d7d3ede6
+# %% ../nbs/01a_densities.ipynb #f4b78ca7
 @dataclass(frozen=True)
 class Mixtures:
     """k one-dimensional Gaussian mixtures of at most m components, equation (1), stored as arrays.
@@ -62,13 +63,13 @@ class Mixtures:
     def log_pdf(self, y: np.ndarray) -> np.ndarray:
         """Natural log density of every value under every mixture, shape (k, n)."""
         z = log_joint(y, self.log_weights, self.means, self.scales)
-        top = z.max(axis=2)
-        return top + np.log(np.exp(z - top[:, :, None]).sum(axis=2))
+        top = z.max(axis=1)
+        return top + np.log(np.exp(z - top[:, None]).sum(axis=1))
 
     def cdf(self, y: np.ndarray) -> np.ndarray:
         """Distribution function of every value under every mixture, shape (k, n)."""
-        z = (np.asarray(y)[None, :, None] - self.means[:, None]) / self.scales[:, None]
-        return (np.exp(self.log_weights)[:, None] * ndtr(z)).sum(axis=2)
+        z = (np.asarray(y) - self.means[:, :, None]) / self.scales[:, :, None]
+        return (np.exp(self.log_weights)[:, :, None] * ndtr(z)).sum(axis=1)
 
     def mean(self) -> np.ndarray:
         """Mean of each mixture, shape (k,)."""
@@ -128,7 +129,7 @@ def with_prior(variances: np.ndarray, n: np.ndarray, bins: TargetBins, W: np.nda
     used = np.maximum((n > 0).sum(axis=1), 1)
     return (n * variances + prior_rows * (own / used**2)[:, None]) / (n + prior_rows)
 
-# %% ../nbs/01a_densities.ipynb #09e2dc88
+# %% ../nbs/01a_densities.ipynb #965c5283
 def em_step(bins: TargetBins, W: np.ndarray, mixtures: Mixtures, min_scale: float,
             prior_rows: float = 0.0) -> tuple[Mixtures, np.ndarray]:
     """One step of expectation maximisation for all k mixtures, equations (4) and (10).
@@ -149,14 +150,14 @@ def em_step(bins: TargetBins, W: np.ndarray, mixtures: Mixtures, min_scale: floa
         Nats, equation (2), of the mixtures given *before* the step.
     """
     z = log_joint(bins.mean, mixtures.log_weights, mixtures.means, mixtures.scales)
-    top = z.max(axis=2, keepdims=True)
-    np.exp(z - top, out=z)
-    total = z.sum(axis=2, keepdims=True)
-    log_likelihood = (W * (top + np.log(total))[:, :, 0]).sum(axis=1)
-    z *= (W / total[:, :, 0])[:, :, None]
-    n = z.sum(axis=1)
+    top = z.max(axis=1)
+    z -= top[:, None]
+    np.exp(z, out=z)
+    total = z.sum(axis=1)
+    log_likelihood = (W * (top + np.log(total))).sum(axis=1)
+    z *= (W / total)[:, None]
+    n = z.sum(axis=2)
     safe = np.maximum(n, np.finfo(float).tiny)
-    z = z.transpose(0, 2, 1)
     means = np.where(n > 0, z @ bins.mean / safe, mixtures.means)
     variances = np.where(n > 0, z @ bins.mean_square / safe - means**2, mixtures.scales**2)
     if prior_rows:

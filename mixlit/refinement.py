@@ -91,7 +91,7 @@ class FeatureBins:
         highs = np.stack([np.where(high[:, j] < self.n_bins[j], value(high[:, j], j), np.inf) for j in range(d)], axis=1)
         return lows, highs
 
-# %% ../nbs/01c_refinement.ipynb #07776c61
+# %% ../nbs/01c_refinement.ipynb #e65eeb59
 @dataclass
 class BinnedTable:
     """A training table in bins, the population's density and the settings of the search: what does not change.
@@ -135,6 +135,7 @@ class BinnedTable:
         if self.otherwise is not None:
             table = (1 - self.background) * np.exp(self.otherwise.log_pdf(self.target.mean))[0] + self.background * table
         self.otherwise_rows = table[self.target.code]
+        self.least_rows = self.background * self.population_table[self.target.code]     # no local density is below this
 
 # %% ../nbs/01c_refinement.ipynb #cf073fa8
 @dataclass
@@ -365,9 +366,9 @@ def bin_gains(codes: np.ndarray, n_bins: int, failing: np.ndarray, gain: np.ndar
     place = np.concatenate([(codes[:, inside] + first).ravel(), codes[which, one] + which * n_bins])
     return np.bincount(place, np.concatenate([np.tile(gain[inside], d), gain[one]]), minlength=d * n_bins).reshape(d, n_bins)
 
-# %% ../nbs/01c_refinement.ipynb #602ee555
+# %% ../nbs/01c_refinement.ipynb #4258aba7
 def improve_rule(model: HardMixture, r: int, gain: np.ndarray, max_moves: int = 20) -> float:
-    """Move the intervals of rule r, always the one that pays most, until none pays.
+    """Move the intervals of rule r, always the one that pays most, until none pays; none leaves it with too few rows.
 
     Parameters
     ----------
@@ -392,17 +393,20 @@ def improve_rule(model: HardMixture, r: int, gain: np.ndarray, max_moves: int = 
         value, begin, end = best_intervals(G, n_bins, model.price)
         S = np.concatenate([np.zeros((len(low), 1)), G.cumsum(axis=1)], axis=1)
         now = S[rows, np.maximum(high, low)] - S[rows, low] - model.price * ((low > 0).astype(int) + (high < n_bins))
-        j = (value - now).argmax()
-        if value[j] - now[j] <= 1e-6:
+        rise, n_failed = value - now, failing.sum(axis=0)
+        outside = lambda j: (model.features.codes[j] < begin[j]) | (model.features.codes[j] >= end[j])
+        least = min(model.min_support, np.count_nonzero(n_failed == 0))
+        rows_left = lambda j: np.count_nonzero(n_failed - failing[j] + outside(j) == 0)
+        j = next((j for j in np.argsort(-rise) if rise[j] > 1e-6 and rows_left(j) >= least), None)
+        if j is None:
             break
-        total += value[j] - now[j]
+        total += rise[j]
+        failing[j] = outside(j)
         low[j], high[j] = begin[j], end[j]
-        failing[j] = (model.features.codes[j] < low[j]) | (model.features.codes[j] >= high[j])
-    if total > 0:
         model.covers[r] = ~failing.any(axis=0)
     return float(total)
 
-# %% ../nbs/01c_refinement.ipynb #65b85d8a
+# %% ../nbs/01c_refinement.ipynb #0e900733
 def sweep(model: HardMixture) -> float:
     """Improve every rule in turn, densities held fixed. Returns the rise of the objective in nats."""
     count, summed = votes(model)
@@ -410,19 +414,19 @@ def sweep(model: HardMixture) -> float:
     for r in np.argsort(-model.covers.sum(axis=1), kind="stable"):
         density = model.table[r, model.target.code]
         count = count - model.covers[r]
-        summed = np.where(count > 0, summed - model.covers[r] * density, 0.0)
+        summed = np.where(count > 0, np.maximum(summed - model.covers[r] * density, count * model.least_rows), 0.0)
         total += improve_rule(model, r, coverage_gain(density, count, summed, model.otherwise_rows))
         count = count + model.covers[r]
         summed = summed + model.covers[r] * density
     return total
 
-# %% ../nbs/01c_refinement.ipynb #6a826a21
+# %% ../nbs/01c_refinement.ipynb #5352298e
 def removal_gains(model: HardMixture) -> np.ndarray:
     """Change of the penalised log likelihood (nats) when each rule alone is removed, shape (k,), equation (9)."""
     rule, row = covered_pairs(model.covers)
     count, summed = votes(model)
     now = mean_density(count, summed, model.otherwise_rows)
-    left = np.maximum(summed[row] - model.table[rule, model.target.code[row]], np.finfo(float).tiny)
+    left = np.maximum(summed[row] - model.table[rule, model.target.code[row]], (count[row] - 1) * model.least_rows[row])
     change = np.zeros(model.covers.shape)
     change[rule, row] = mean_density(count[row] - 1, left, model.otherwise_rows[row]) - now[row]
     return change.sum(axis=1) + rule_costs(model)
@@ -591,7 +595,7 @@ def rows_between(model: HardMixture, j: int, a: int, b: int) -> HardMixture:
     features = replace(model.features, codes=model.features.codes[:, rows])
     return replace(model, features=features, target=replace(model.target, code=model.target.code[rows]), covers=model.covers[:, rows])
 
-# %% ../nbs/01c_refinement.ipynb #47dc41eb
+# %% ../nbs/01c_refinement.ipynb #5988de7a
 def share_cuts(model: HardMixture, most_rows: float = 0.02) -> None:
     """Let neighbouring cuts of a feature fall together where that costs less than the price of a bound.
 
@@ -611,12 +615,12 @@ def share_cuts(model: HardMixture, most_rows: float = 0.02) -> None:
                     now = objective(part)
                     tried += [(objective(move_cut(part, j, old, new)) - now, old, new) for old, new in ((a, b), (b, a))]
             change, old, new = max(tried, key=lambda t: t[0], default=(-np.inf, 0, 0))
-            if change < -model.price:
+            if not tried or not change >= -model.price:
                 break
             best = move_cut(model, j, old, new)
             model.low, model.high, model.covers = best.low, best.high, best.covers
 
-# %% ../nbs/01c_refinement.ipynb #06e030ed
+# %% ../nbs/01c_refinement.ipynb #2d53fcaf
 def refine(model: HardMixture, X: np.ndarray, max_rules: int | None = None, drop: bool = True) -> float:
     """Refine hard rules to convergence: coarse bins, then fine ones, the number of Gaussians, shared cuts.
 
@@ -634,7 +638,7 @@ def refine(model: HardMixture, X: np.ndarray, max_rules: int | None = None, drop
     Returns
     -------
     float
-        The objective reached, -BIC / 2 in nats.
+        The objective reached, equation (3), in nats.
     """
     ascend(model, drop=drop)
     while max_rules is not None and len(model.low) > max_rules:

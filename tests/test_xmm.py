@@ -933,3 +933,49 @@ def test_a_failed_second_fit_leaves_nothing_half_done(people, corner):
     else:
         with pytest.raises(NotFittedError):
             model.predict(X)
+
+
+def test_far_outliers_leave_rules_and_coverage_in_step():
+    """A density 1e16 times another's must not leave NaN, nor rules that contradict the rows they are said to cover."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(900, 4)), columns=list("abcd"))
+    y = rng.normal(size=900)
+    y[rng.choice(900, 11, replace=False)] += 1e9
+    model = XMM(n_steps=40, random_state=0).fit(X, y)
+    assert model.rules_.covers(X).sum(axis=0).tolist() == model.support_.tolist()
+    assert np.isfinite(model.score_samples(X, y)).all()
+
+
+@pytest.mark.parametrize("setting", [{"n_components": 2.5}, {"n_components": True}, {"learning_rate": float("nan")},
+                                     {"ebic_gamma": float("inf")}, {"min_scale": float("inf")}, {"min_scale": None}, {"background": "a"},
+                                     {"init": None}, {"init": ()}, {"refine": "no"}, {"temperature": (0.1, float("nan"))}, {"max_rules": 0}])
+def test_settings_that_cannot_be_used_are_named(setting):
+    (name, value), = setting.items()
+    with pytest.raises(ValueError, match=name):
+        XMM(**setting).fit(np.arange(40.0).reshape(20, 2), np.arange(20.0))
+
+
+def test_columns_that_rules_cannot_name_are_refused_before_the_search():
+    x = np.linspace(0, 1, 60)
+    for column in (pd.cut(x, 3), pd.period_range("2020-01", periods=60, freq="M")):
+        with pytest.raises(ValueError, match="'when'"):
+            XMM().fit(pd.DataFrame({"x": x, "when": column}), x)
+    with pytest.raises(ValueError, match="dates"):
+        XMM().fit(pd.DataFrame({"x": x}), pd.date_range("2020-01-01", periods=60))
+
+
+def test_true_and_false_in_an_object_column_are_levels():
+    flag = np.array([True, False] * 100, dtype=object)
+    y = np.where(flag.astype(bool), 3.0, -3.0) + np.random.default_rng(0).normal(size=200)
+    rules = XMM(init="tree").fit(pd.DataFrame({"flag": flag}), y).rules_.to_text()
+    assert "flag = True" in rules and "flag = False" in rules
+
+
+def test_gating_along_a_column_takes_unseen_levels_and_single_values(people, fitted):
+    X, _ = people
+    with pytest.warns(UserWarning, match="maybe"):
+        ax = fitted.plot_gating("smoker", X.assign(smoker=["maybe", *X["smoker"].iloc[1:]]))
+    assert [t.get_text() for t in ax.get_xticklabels()] == ["no", "yes", "maybe"]
+    assert fitted.plot_gating(X.columns[0], X.iloc[[0]]) is not None
+    with pytest.raises(ValueError, match="no rows"):
+        fitted.plot_gating("smoker", X.head(0))

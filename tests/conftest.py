@@ -25,3 +25,13 @@ def run_python():
                               capture_output=True, text=True, encoding="utf-8")
 
     return run
+
+
+@pytest.fixture
+def plt():
+    """pyplot without a screen; its figures are closed after the test."""
+    import matplotlib
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+    yield pyplot
+    pyplot.close("all")

@@ -790,15 +790,6 @@ def test_a_constant_column_has_one_term_that_fits_it():
 # ---------------------------------------------------------------- pictures
 
 
-@pytest.fixture
-def plt():
-    matplotlib = pytest.importorskip("matplotlib")
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as pyplot
-    yield pyplot
-    pyplot.close("all")
-
-
 def test_plots_return_axes_and_draw_where_told(plt):
     from matplotlib.axes import Axes
     rng = np.random.default_rng(0)

@@ -443,7 +443,11 @@ def test_stages_tell_what_refinement_adds():
     soft, hardened, refined = (next(nll[n] for n in names if word in n) for word in ("soft", "harden", "refine"))
     assert refined < hardened
     assert stages["rules"].iloc[-1] == len(model.rules_)
-    assert nll[names[-1]] == pytest.approx(-model.score(toy.X, toy.y), abs=0.005)
+    assert nll[names[-1]] == pytest.approx(-model.score(toy.X, toy.y), abs=1e-3)
+    kept = stages[stages["kept"]]
+    assert len(kept) == 1 and kept["rules"].item() == len(model.rules_)
+    assert kept["nll"].item() == pytest.approx(-model.score(toy.X, toy.y), rel=1e-12)
+    assert kept["bic"].item() == pytest.approx(model.bic_, rel=1e-12)
 
 
 def test_history_is_the_training_curve(corner):
@@ -564,15 +568,6 @@ def test_explanations_of_awkward_names_are_safe_html():
     model = XMM(**TREE).fit(X, y)
     for html in (model.explain_global()._repr_html_(), model.explain_local(X[:2])._repr_html_()):
         assert "<script>" not in html and "<b>x" not in html and "&lt;script&gt;" in html
-
-
-@pytest.fixture
-def plt():
-    matplotlib = pytest.importorskip("matplotlib")
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as pyplot
-    yield pyplot
-    pyplot.close("all")
 
 
 def test_plots_return_axes_and_draw_where_told(people, fitted, corner, plt):

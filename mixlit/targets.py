@@ -18,8 +18,8 @@ __all__ = ['PRIOR_ROWS', 'lattice_step', 'class_values', 'class_likelihood', 'cl
            'draw_place', 'percent', 'Categoricals', 'check_prior', 'CategoricalFamily', 'is_named', 'encode_classes',
            'MixedDensities', 'MixedTarget', 'MixedFamily', 'Choice', 'find_atoms', 'choose_density', 'log_joint_nd',
            'GaussianMixturesND', 'pad_nd', 'describe_gaussian', 'halve_cells', 'TargetCells', 'floor_covariances',
-           'own_moments', 'm_step_nd', 'em_step_nd', 'em_nd', 'principal_segments', 'seeded_groups', 'fit_mixtures_nd',
-           'choose_nd', 'trim_nd', 'MultivariateFamily', 'mass_levels', 'plot_joint']
+           'own_moments', 'rows_or_all', 'm_step_nd', 'em_step_nd', 'em_nd', 'principal_segments', 'seeded_groups',
+           'fit_mixtures_nd', 'choose_nd', 'trim_nd', 'MultivariateFamily', 'mass_levels', 'plot_joint']
 
 # %% ../nbs/01e_targets.ipynb #76e0d565
 def lattice_step(values: np.ndarray) -> float | None:
@@ -191,7 +191,7 @@ class Categoricals:
         spent = [p.n_parameters for p in parts]
         return replace(parts[0], log_probs=np.vstack([p.log_probs for p in parts]), n_parameters=None if any(s is None for s in spent) else np.concatenate(spent))
 
-# %% ../nbs/01e_targets.ipynb #80038563
+# %% ../nbs/01e_targets.ipynb #144d7262
 def check_prior(prior_rows: float | str) -> None:
     """Equations (2) and (4) need a prior."""
     if prior_rows != "auto" and not (np.isreal(prior_rows) and prior_rows > 0):
@@ -259,9 +259,9 @@ class CategoricalFamily:
         return self.fit(target, W)
 
     def population(self, target: TargetBins) -> Categoricals:
-        """The distribution of all rows, (3)."""
-        prior = self.prior(target)[None]
-        return Categoricals(np.log(prior), np.array(self.values), self.labels, class_price(target.count[None], self.unseen(target)))
+        """The distribution of all rows, (3); for its price all classes share the one extra row."""
+        price = class_price(target.count[None], np.full(len(self.values), 1 / len(self.values)))
+        return Categoricals(np.log(self.prior(target))[None], np.array(self.values), self.labels, price)
 
     def table(self, target: TargetBins, densities: Categoricals) -> np.ndarray:
         """Probability of each class, (k, C)."""
@@ -748,7 +748,7 @@ class TargetCells:
         second = np.stack([average(Y[:, i] * Y[:, j]) for i in range(p) for j in range(p)], axis=1).reshape(-1, p, p)
         return cls(code, count, np.stack([average(Y[:, j]) for j in range(p)], axis=1), second)
 
-# %% ../nbs/01e_targets.ipynb #4729376d
+# %% ../nbs/01e_targets.ipynb #7498514e
 def floor_covariances(cov: np.ndarray, min_scale: np.ndarray) -> np.ndarray:
     """Covariances (..., p, p) with no standard deviation, in units of `min_scale` (p,), below 1 in any direction: equation (8)."""
     unit = np.outer(min_scale, min_scale)
@@ -762,6 +762,10 @@ def own_moments(cells: TargetCells, W: np.ndarray) -> tuple[np.ndarray, np.ndarr
     mean = W @ cells.mean / n[:, None]
     second = (W @ cells.second.reshape(len(cells), -1)).reshape(len(W), *cells.second.shape[1:]) / n[:, None, None]
     return mean, second - mean[:, :, None] * mean[:, None, :]
+
+def rows_or_all(cells: TargetCells, W: np.ndarray) -> np.ndarray:
+    """Weights W (k, G), with those of all rows in place of a rule that holds none."""
+    return np.where(W.sum(axis=1, keepdims=True) > 0, W, cells.count)
 
 def m_step_nd(cells: TargetCells, rows: np.ndarray, own: tuple[np.ndarray, np.ndarray], min_scale: np.ndarray, prior_rows: float = 0.0) -> GaussianMixturesND:
     """The M step (7) with (8), from `rows` (k, m, G) that each component answers for and `own_moments` of the rules.
@@ -844,13 +848,14 @@ def seeded_groups(cells: TargetCells, W: np.ndarray, own: tuple[np.ndarray, np.n
         seeds = np.where(n > 0, rows @ points / np.maximum(n, np.finfo(float).tiny), seeds)
     return distance(seeds).argmin(axis=1)
 
-# %% ../nbs/01e_targets.ipynb #a00f30d8
+# %% ../nbs/01e_targets.ipynb #df27755f
 def fit_mixtures_nd(cells: TargetCells, W: np.ndarray, min_scale: np.ndarray, n_components: int | str = "auto", max_components: int = 4,
                     n_iter: int = 60, prior_rows: float = 0.0) -> GaussianMixturesND:
     """Fit one mixture for each row of weights W (k, G); 'auto' lets each choose its number of Gaussians by BIC with (9).
 
-    Components are ordered by their mean of the first target.
+    Components are ordered by their mean of the first target. A rule without rows gets the mixture of all rows.
     """
+    W = rows_or_all(cells, W)
     p, own, n = cells.mean.shape[1], own_moments(cells, W), np.maximum(W.sum(axis=1), 2.0)
     sizes = range(1, max_components + 1) if n_components == "auto" else [n_components]
     best, best_score = None, np.full(len(W), -np.inf)
@@ -877,7 +882,7 @@ def trim_nd(mixtures: GaussianMixturesND) -> GaussianMixturesND:
     take = lambda a: np.take_along_axis(a, order.reshape(order.shape + (1,) * (a.ndim - 2)), axis=1)
     return GaussianMixturesND(*(take(getattr(mixtures, key)) for key in ("log_weights", "means", "cholesky")))
 
-# %% ../nbs/01e_targets.ipynb #c51f2f46
+# %% ../nbs/01e_targets.ipynb #a54dcd4a
 @dataclass(frozen=True)
 class MultivariateFamily:
     """Gaussian mixtures over several targets as local densities; make one with `from_values`.
@@ -916,7 +921,8 @@ class MultivariateFamily:
 
     def start(self, target: TargetCells, W: np.ndarray) -> GaussianMixturesND:
         """Where gradient descent starts: segments along the principal axis."""
-        own, m = own_moments(target, W), self.start_components
+        W, m = rows_or_all(target, W), self.start_components
+        own = own_moments(target, W)
         rows = (principal_segments(target, W, own, m)[:, None] == np.arange(m)[:, None]) * W[:, None]
         return m_step_nd(target, rows, own, self.floor(target), self.prior_rows)
 
@@ -951,7 +957,7 @@ class MultivariateFamily:
         out.cholesky[a] = np.concatenate([densities.cholesky[a], densities.cholesky[b]])[heaviest]
         return out
 
-# %% ../nbs/01e_targets.ipynb #0862ff44
+# %% ../nbs/01e_targets.ipynb #9c7fdad5
 def mass_levels(density: np.ndarray, masses: tuple[float, ...] = (0.9, 0.5)) -> list[float]:
     """Levels whose upper sets hold these shares of a density on an even grid, ascending for descending shares."""
     ordered = np.sort(density.ravel())[::-1]
@@ -979,14 +985,14 @@ def plot_joint(densities, names: tuple[str, str] = ("y1", "y2"), points: np.ndar
     pair = GaussianMixturesND(densities.log_weights, densities.means[..., i], np.linalg.cholesky(densities.covariances[..., i, :][..., i]))
     ax = get_axes(ax, 5.0, 4.0)
     low, high = pair.visible_range()
-    grid = np.meshgrid(*(np.linspace(a, b, 161) for a, b in zip(low, high)))
+    grid = np.meshgrid(*(np.linspace(a, b, 121) for a, b in zip(low, high)))
     table = np.exp(pair.log_pdf(np.stack([g.ravel() for g in grid], axis=1)))
     if points is not None:
-        ax.scatter(*np.asarray(points)[:: max(1, len(points) // 1_000), i].T, s=3, color=GREY, alpha=0.6, lw=0, rasterized=True)
+        ax.scatter(*np.asarray(points)[:: max(1, len(points) // 500), i].T, s=3, color=GREY, alpha=0.6, lw=0, rasterized=True)
     for r, density in enumerate(table):
         levels = sorted(set(mass_levels(density)))
         ax.contour(*grid, density.reshape(grid[0].shape), levels=levels, colors=[PALETTE[r % 7]], linewidths=[0.8, 1.8][-len(levels):])
-        centre = pair.mean()[r]
-        ax.annotate(str(r), centre, color=PALETTE[r % 7], fontsize=11, fontweight="bold", ha="center", va="center")
+        peak = density.argmax()
+        ax.annotate(str(r), (grid[0].flat[peak], grid[1].flat[peak]), color=PALETTE[r % 7], fontsize=11, fontweight="bold", ha="center", va="center")
     ax.set(xlabel=names[0], ylabel=names[1])
     return ax

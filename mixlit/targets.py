@@ -14,14 +14,24 @@ from .densities import LOG_2PI, GaussianFamily, Mixtures, TargetBins, automatic_
 from .rules import format_number
 
 # %% auto #0
-__all__ = ['PRIOR_ROWS', 'lattice_step', 'class_values', 'class_likelihood', 'class_price', 'best_prior_rows', 'find_values',
+__all__ = ['PRIOR_ROWS', 'find_values', 'lattice_step', 'class_values', 'class_likelihood', 'class_price', 'best_prior_rows',
            'draw_place', 'percent', 'Categoricals', 'check_prior', 'CategoricalFamily', 'is_named', 'encode_classes',
            'MixedDensities', 'MixedTarget', 'MixedFamily', 'Choice', 'find_atoms', 'choose_density', 'log_joint_nd',
            'GaussianMixturesND', 'pad_nd', 'describe_gaussian', 'halve_cells', 'TargetCells', 'floor_covariances',
            'own_moments', 'rows_or_all', 'm_step_nd', 'em_step_nd', 'em_nd', 'principal_segments', 'seeded_groups',
            'fit_mixtures_nd', 'choose_nd', 'trim_nd', 'MultivariateFamily', 'mass_levels', 'plot_joint']
 
-# %% ../nbs/01e_targets.ipynb #76e0d565
+# %% ../nbs/01e_targets.ipynb #8edd6a60
+def find_values(values: np.ndarray, y: np.ndarray, tolerance: float | None = None) -> np.ndarray:
+    """Place of each y in ascending `values`, or -1 where y is none of them, up to `tolerance`: a millionth of the smallest step."""
+    y = np.asarray(y, dtype=float)
+    if not len(values):
+        return np.full(y.shape, -1)
+    place = np.searchsorted((values[1:] + values[:-1]) / 2, y)
+    if tolerance is None:
+        tolerance = 1e-6 * (np.diff(values).min() if len(values) > 1 else max(abs(values[0]), 1.0))
+    return np.where(np.abs(y - values[place]) <= tolerance, place, -1)
+
 def lattice_step(values: np.ndarray) -> float | None:
     """Step of the lattice on which ascending distinct values lie (1 for integers, 0.5 for halves), or None."""
     steps = np.diff(values)
@@ -42,7 +52,7 @@ def class_values(y: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
     span = int(round((values[-1] - values[0]) / step))
     beyond = max(span // 2, 1)
     lattice = values[0] + step * np.arange(-beyond, span + beyond + 1)
-    new = lattice[np.abs(lattice[:, None] - values).min(axis=1) > step / 2]
+    new = lattice[find_values(values, lattice, step / 2) < 0]
     return np.sort(np.concatenate([values, new[(new > -step / 2) | (values[0] < 0)]]))
 
 # %% ../nbs/01e_targets.ipynb #9130cf08
@@ -63,17 +73,7 @@ def best_prior_rows(W: np.ndarray, q: np.ndarray, candidates: tuple[float, ...] 
     """The number a of the population's rows with the largest LOO likelihood, summed over rules W (k, C), equation (4)."""
     return candidates[int(np.argmax([class_likelihood(W, a * q, 1.0).sum() for a in candidates]))]
 
-# %% ../nbs/01e_targets.ipynb #44040ca7
-def find_values(values: np.ndarray, y: np.ndarray, tolerance: float | None = None) -> np.ndarray:
-    """Place of each y in ascending `values`, or -1 where y is none of them, up to `tolerance`: a millionth of the smallest step."""
-    y = np.asarray(y, dtype=float)
-    if not len(values):
-        return np.full(y.shape, -1)
-    place = np.searchsorted((values[1:] + values[:-1]) / 2, y)
-    if tolerance is None:
-        tolerance = 1e-6 * (np.diff(values).min() if len(values) > 1 else max(abs(values[0]), 1.0))
-    return np.where(np.abs(y - values[place]) <= tolerance, place, -1)
-
+# %% ../nbs/01e_targets.ipynb #00c29238
 def draw_place(probs: np.ndarray, which: np.ndarray, rng: np.random.RandomState) -> np.ndarray:
     """A place drawn from row which[i] of probabilities (k, C), for each i."""
     steps = probs.cumsum(axis=1)
@@ -509,7 +509,7 @@ class MixedFamily:
         off = np.maximum(np.exp(densities.log_probs[[a, b], -1]) * [n_a, n_b], 1e-9)
         return MixedDensities(log_probs, densities.atoms, self.inner.pooled(densities.inner, a, b, *off))
 
-# %% ../nbs/01e_targets.ipynb #4651700b
+# %% ../nbs/01e_targets.ipynb #f2135fde
 @dataclass(frozen=True)
 class Choice:
     """What kind of local density a target needs: 'gmm', 'categorical' or 'mixed', its atoms, and what was seen."""
@@ -550,13 +550,14 @@ def choose_density(y, name: str = "y", max_classes: int = 30, rows_per_class: fl
     values, count = np.unique(np.asarray(y, dtype=float), return_counts=True)
     step = lattice_step(values)
     what = f"{name} has {len(values)} distinct {'integers' if step == 1.0 else 'values'} in {n} rows"
-    if 2 <= len(values) <= max_classes and n >= rows_per_class * len(values):
+    often = n >= rows_per_class * len(values)
+    if 2 <= len(values) <= max_classes and (often or len(values) == 2 and count.min() > 1):
         return Choice("categorical", f"{what}: a probability for each")
     atoms = find_atoms(values, count)
     if len(atoms):
         share = " and ".join(f"{format_number(float(v))} in {percent(count[values == v][0] / n)}" for v in atoms)
         return Choice("mixed", f"{name} is exactly {share} of {n} rows, and no other value is that common: point masses and a density of the rest", tuple(atoms.tolist()))
-    return Choice("gmm", f"{what}: a density")
+    return Choice("gmm", what + (", too many to give each a probability: a density" if often and len(values) > 1 else ": a density"))
 
 # %% ../nbs/01e_targets.ipynb #32d9d351
 def log_joint_nd(y: np.ndarray, log_weights: np.ndarray, means: np.ndarray, cholesky: np.ndarray) -> np.ndarray:
@@ -957,7 +958,7 @@ class MultivariateFamily:
         out.cholesky[a] = np.concatenate([densities.cholesky[a], densities.cholesky[b]])[heaviest]
         return out
 
-# %% ../nbs/01e_targets.ipynb #9c7fdad5
+# %% ../nbs/01e_targets.ipynb #989d92bc
 def mass_levels(density: np.ndarray, masses: tuple[float, ...] = (0.9, 0.5)) -> list[float]:
     """Levels whose upper sets hold these shares of a density on an even grid, ascending for descending shares."""
     ordered = np.sort(density.ravel())[::-1]
@@ -985,7 +986,7 @@ def plot_joint(densities, names: tuple[str, str] = ("y1", "y2"), points: np.ndar
     pair = GaussianMixturesND(densities.log_weights, densities.means[..., i], np.linalg.cholesky(densities.covariances[..., i, :][..., i]))
     ax = get_axes(ax, 5.0, 4.0)
     low, high = pair.visible_range()
-    grid = np.meshgrid(*(np.linspace(a, b, 121) for a, b in zip(low, high)))
+    grid = np.meshgrid(*(np.linspace(a, b, 101) for a, b in zip(low, high)))
     table = np.exp(pair.log_pdf(np.stack([g.ravel() for g in grid], axis=1)))
     if points is not None:
         ax.scatter(*np.asarray(points)[:: max(1, len(points) // 500), i].T, s=3, color=GREY, alpha=0.6, lw=0, rasterized=True)

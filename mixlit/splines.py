@@ -19,13 +19,14 @@ from .rules import format_number
 from .training import one_thread
 
 # %% auto #0
-__all__ = ['TAIL', 'LEAST', 'NORMAL_POINTS', 'rational_quadratic', 'inverse_rational_quadratic', 'bin_of', 'SplineMaps',
+__all__ = ['TAIL', 'LEAST', 'SIZES', 'NORMAL_POINTS', 'rational_quadratic', 'inverse_rational_quadratic', 'bin_of', 'SplineMaps',
            'in_blocks', 'SplineDistributions', 'spline_moments', 'peaks', 'describe_spline', 'Splines', 'with_room',
            'spread_quantiles', 'standardise', 'knots_of', 'free_numbers', 'start_numbers', 'splines_of', 'roughness',
            'spline_log_density', 'SplineObjective', 'update_inverse', 'minimise', 'group_target', 'target_points',
            'normal_splines', 'fit_splines', 'auto_splines', 'update_splines', 'weights_at_points', 'group_table',
-           'SplineFamily', 'ramps', 'ConditionalSplines', 'regress', 'fit_conditional', 'ChainedSplines',
-           'describe_points', 'stack_conditionals', 'SplinesND', 'RowTarget', 'MultivariateSplineFamily']
+           'larger_in_place', 'SplineFamily', 'ramps', 'ConditionalSplines', 'regress', 'fit_conditional',
+           'ChainedSplines', 'describe_points', 'stack_conditionals', 'SplinesND', 'RowTarget', 'fit_later',
+           'MultivariateSplineFamily']
 
 # %% ../nbs/01f_splines.ipynb #3241b50a
 def rational_quadratic(theta: np.ndarray, width: np.ndarray, height: np.ndarray, left: np.ndarray,
@@ -174,8 +175,8 @@ def spline_moments(d: SplineDistributions) -> tuple[np.ndarray, np.ndarray]:
     second = (weight * u * u).sum(axis=1) + ndtr(a) - a * at_a + ndtr(-c) + c * at_c
     return d.offset + d.scale * first, d.scale**2 * np.maximum(second - first**2, 0.0)
 
-# %% ../nbs/01f_splines.ipynb #3a0a5a41
-def peaks(density: np.ndarray, prominence: float = 0.1) -> np.ndarray:
+# %% ../nbs/01f_splines.ipynb #e3ab5838
+def peaks(density: np.ndarray, prominence: float = 0.3) -> np.ndarray:
     """Places (integers) of the peaks of a curve (m,) that stand out by a share `prominence` of the highest."""
     curve = np.concatenate([[0.0], density, [0.0]])
     return find_peaks(curve, prominence=prominence * curve.max())[0] - 1
@@ -191,7 +192,7 @@ def describe_spline(d: SplineDistributions, i: int) -> str:
         words += f", {len(top)} peaks: near {', '.join(map(name, top[:-1]))} and {name(top[-1])}"
     return words
 
-# %% ../nbs/01f_splines.ipynb #120e25f3
+# %% ../nbs/01f_splines.ipynb #20d0062c
 class Splines(SplineDistributions):
     """k densities of one target, each a monotone spline away from the normal density; see `SplineMaps` for the arrays."""
 
@@ -223,8 +224,7 @@ class Splines(SplineDistributions):
 
     def visible_range(self) -> tuple[float, float]:
         """Where a plot should look: from the least 0.1% quantile to the largest 99.9% quantile."""
-        ends = self.quantile(np.array([0.001, 0.999]))
-        return float(ends[:, 0].min()), float(ends[:, 1].max())
+        return float(self.quantile(np.array([0.001])).min()), float(self.quantile(np.array([0.999])).max())
 
     def describe(self) -> list[str]:
         """Each density in words."""
@@ -237,14 +237,15 @@ class Splines(SplineDistributions):
     @classmethod
     def from_dict(cls, state: dict) -> Splines:
         """The densities that `to_dict` wrote."""
+        if not state["offset"]:
+            return normal_splines(np.zeros(1), np.zeros((0, 1)), 1.0)
         return cls(*(np.array(state[name], int if name == "n_bins" else float) for name in cls.__dataclass_fields__))
 
     @classmethod
     def join(cls, *parts: Splines) -> Splines:
         """Several stacks of densities as one."""
-        m = max(d.u.shape[1] for d in parts) - 1
-        fields = [[getattr(with_room(d, m), name) for d in parts] for name in cls.__dataclass_fields__]
-        return cls(*(np.concatenate(field) for field in fields))
+        parts = [with_room(d, max(e.u.shape[1] for e in parts) - 1) for d in parts]
+        return cls(*(np.concatenate([getattr(d, name) for d in parts]) for name in cls.__dataclass_fields__))
 
 # %% ../nbs/01f_splines.ipynb #ccff5729
 def with_room(splines: Splines, m: int) -> Splines:
@@ -330,12 +331,12 @@ def spline_log_density(u: torch.Tensor, widths: torch.Tensor, heights: torch.Ten
                                                            min_bin_width=0.0, min_bin_height=0.0, min_derivative=0.0)
     return log_slope - 0.5 * (z * z + LOG_2PI)
 
-# %% ../nbs/01f_splines.ipynb #60f891e6
+# %% ../nbs/01f_splines.ipynb #86fcedf8
 class SplineObjective:
     """Equation (9) of k rules and its gradients.
 
-    `u` (k, p) are standardised places, `W` (k, p) their weights, `ratio` (k,) is min_scale / scale. With `features` (k, p, M), the
-    first of them 1, the free numbers of a pair are sums over features, and all but the first set are drawn to zero.
+    `u`, `W` (k, p): standardised places and weights; `ratio` (k,): min_scale / scale. With `features` (k, p, M), the first of them
+    1, the free numbers of a pair are sums over features, and all but the first set are drawn to zero.
     """
 
     def __init__(self, u, W, ratio, n_bins: int, prior_rows: float, features=None):
@@ -346,11 +347,10 @@ class SplineObjective:
         """Keep as tensors the pairs with weight of the rules `which`."""
         if self.held is None or not np.array_equal(self.held, which):
             rule, point = np.nonzero(self.W[which] > 1e-6)
-            row = which[rule]
-            self.held, self.rule = which, torch.as_tensor(rule)
-            self.pair_u, self.pair_w = torch.as_tensor(self.u[row, point]), torch.as_tensor(self.W[row, point])
-            self.r, self.n = torch.as_tensor(self.ratio[which, None]), torch.as_tensor(self.rows[which])
-            self.pair_f = None if self.features is None else torch.as_tensor(self.features[row, point])
+            row, tensor = which[rule], torch.as_tensor
+            self.held, self.rule, self.r, self.n = which, tensor(rule), tensor(self.ratio[which, None]), tensor(self.rows[which])
+            self.pair_u, self.pair_w = tensor(self.u[row, point]), tensor(self.W[row, point])
+            self.pair_f = None if self.features is None else tensor(self.features[row, point])
 
     def terms(self, numbers: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Log likelihoods and penalties (m,) of the rules held, in nats."""
@@ -360,10 +360,9 @@ class SplineObjective:
         if self.pair_f is None:
             pairs = [a[self.rule] for a in knots]
         else:
-            own = (self.pair_f[:, :, None] * numbers.reshape(len(numbers), -1, P)[self.rule]).sum(dim=1)
+            own = (self.pair_f[:, :, None] * numbers.reshape(len(numbers), numbers.shape[1] // P, P)[self.rule]).sum(dim=1)
             pairs = knots_of(own, self.r[self.rule], self.n_bins)
-        log_p = self.pair_w * spline_log_density(self.pair_u, *pairs)
-        return torch.zeros_like(self.n).index_add(0, self.rule, log_p), penalty
+        return torch.zeros_like(self.n).index_add(0, self.rule, self.pair_w * spline_log_density(self.pair_u, *pairs)), penalty
 
     def log_likelihood(self, numbers: np.ndarray) -> np.ndarray:
         """Log likelihoods of all k rules, in nats, (k,)."""
@@ -469,8 +468,10 @@ def fit_splines(place: np.ndarray, W: np.ndarray, min_scale: float, n_bins: int,
     objective = SplineObjective((rows - offset[:, None]) / scale[:, None], W, ratio, n_bins, prior_rows)
     return splines_of(minimise(objective, numbers, n_iter)[0], offset, scale, n_bins, ratio)
 
-# %% ../nbs/01f_splines.ipynb #f81df86d
-def auto_splines(place: np.ndarray, W: np.ndarray, min_scale: float, sizes=(1, 2, 3, 4, 6, 8), prior_rows: float = 1.0,
+# %% ../nbs/01f_splines.ipynb #47481074
+SIZES = (1, 2, 3, 4, 6, 8, 12, 16)
+
+def auto_splines(place: np.ndarray, W: np.ndarray, min_scale: float, sizes=SIZES[:6], prior_rows: float = 1.0,
                  n_iter: int = 60) -> Splines:
     """As `fit_splines`, with the number of bins of each rule, of `sizes`, chosen by BIC, equation (11)."""
     n = np.maximum(W.sum(axis=1), 2.0)
@@ -517,7 +518,7 @@ def update_splines(place: np.ndarray, W: np.ndarray, splines: Splines, min_scale
         splines = Splines.join(splines, with_room(new, room))[number]
     return splines
 
-# %% ../nbs/01f_splines.ipynb #959d8ee9
+# %% ../nbs/01f_splines.ipynb #99ef7ba9
 def weights_at_points(target: TargetBins, W: np.ndarray, wide: float) -> tuple[np.ndarray, np.ndarray]:
     """Places (p,) that stand for the groups of a target, see `target_points`, and weights (k, p) there, for weights W (k, G)."""
     group, place, share = target_points(target, wide)
@@ -530,6 +531,13 @@ def group_table(target: TargetBins, densities: Splines, wide: float) -> np.ndarr
     sums[np.arange(len(place)), group] = share
     return np.exp(densities.log_pdf(place) @ sums)
 
+def larger_in_place(densities, a: int, b: int, n_a: float, n_b: float):
+    """Densities with number a replaced by the one of a and b that holds more rows, n_a or n_b."""
+    number = np.arange(len(densities))
+    number[a] = a if n_a >= n_b else b
+    return densities[number]
+
+# %% ../nbs/01f_splines.ipynb #e9f3b311
 @dataclass(frozen=True)
 class SplineFamily:
     """How spline densities of one target are fitted for k rules at once.
@@ -550,7 +558,7 @@ class SplineFamily:
     def fit(self, target: TargetBins, W: np.ndarray, n_iter: int = 60) -> Splines:
         """Densities of rules with weights W (k, G), from scratch; a rule without rows gets the population's."""
         held = np.where(W.sum(axis=1, keepdims=True) > 1e-6, W, target.count)
-        sizes = [m for m in (1, 2, 3, 4, 6, 8, 12, 16) if m <= self.max_bins] if self.n_bins == "auto" else [self.n_bins]
+        sizes = [m for m in SIZES if m <= self.max_bins] if self.n_bins == "auto" else [self.n_bins]
         return auto_splines(*weights_at_points(target, held, self.min_scale), self.min_scale, sizes, self.prior_rows, n_iter)
 
     def update(self, target: TargetBins, W: np.ndarray, densities: Splines, n_iter: int = 8) -> Splines:
@@ -571,9 +579,7 @@ class SplineFamily:
 
     def pooled(self, densities: Splines, a: int, b: int, n_a: float, n_b: float) -> Splines:
         """Number a replaced by the one of a and b that holds more rows: where an update of the pool starts."""
-        number = np.arange(len(densities))
-        number[a] = a if n_a >= n_b else b
-        return densities[number]
+        return larger_in_place(densities, a, b, n_a, n_b)
 
 # %% ../nbs/01f_splines.ipynb #41ce1f6a
 def ramps(v: np.ndarray) -> np.ndarray:
@@ -615,7 +621,7 @@ class ConditionalSplines:
         k, M, P = self.numbers.shape
         return M + 1.0 + P * np.where(self.numbers[:, 1:].any(axis=(1, 2)), M, 1)
 
-# %% ../nbs/01f_splines.ipynb #91861fc6
+# %% ../nbs/01f_splines.ipynb #bde6f507
 def regress(f: np.ndarray, y: np.ndarray, W: np.ndarray, ridge: float) -> np.ndarray:
     """Coefficients (k, M) of weighted least squares of y (n,) on features f (k, n, M), the first of them 1, for weights W (k, n)."""
     weighted = f * W[:, :, None]
@@ -644,15 +650,17 @@ def fit_conditional(before: np.ndarray, y: np.ndarray, W: np.ndarray, min_scale:
         else:
             still = fits[0][0][:, None]
             changes = np.zeros((len(W), f.shape[2] - 1, numbers.shape[1])) if start is None else start.numbers[:, 1:]
-            numbers = np.concatenate([still, changes], axis=1).reshape(len(W), -1)
+            numbers = np.concatenate([still, changes], axis=1).reshape(len(W), f.shape[2] * numbers.shape[1])
         objective = SplineObjective(u, W, ratio, n_bins, prior_rows, features)
         numbers = minimise(objective, numbers, n_iter)[0]
         fits.append((numbers, 2 * objective.log_likelihood(numbers) - numbers.shape[1] * np.log(n)))
     moving = (fits[1][1] > fits[0][1])[:, None, None]
-    numbers = fits[1][0].reshape(len(W), f.shape[2], -1)
+    numbers = fits[1][0].reshape(len(W), f.shape[2], 3 * n_bins - 1)
     return ConditionalSplines(centre, spread, location, scale, ratio, np.where(moving, numbers, np.pad(fits[0][0][:, None], ((0, 0), (0, f.shape[2] - 1), (0, 0)))))
 
-# %% ../nbs/01f_splines.ipynb #5997b7f0
+# %% ../nbs/01f_splines.ipynb #81c8ace3
+NORMAL_POINTS = 1024
+
 @dataclass(frozen=True)
 class ChainedSplines:
     """k densities of several targets, equation (12): splines of the first, and conditional splines of each later one."""
@@ -692,13 +700,17 @@ class ChainedSplines:
         """One draw from density which[i] for each i, (p, targets)."""
         return self.from_normal(np.asarray(which), rng.normal(size=(len(which), 1 + len(self.rest))))
 
+    def spread_points(self) -> np.ndarray:
+        """Points (k, 1024, targets) spread evenly over each density."""
+        u = qmc.Sobol(1 + len(self.rest), scramble=False).random(NORMAL_POINTS) + 0.5 / NORMAL_POINTS
+        z = np.tile(ndtri(u), (len(self), 1))
+        return self.from_normal(np.repeat(np.arange(len(self)), NORMAL_POINTS), z).reshape(len(self), NORMAL_POINTS, -1)
+
     def cdf_at(self, which, y, x=None):
         """Not defined for several targets; `first` has that of the first target alone."""
         raise NotImplementedError("a distribution function is defined for one target; use `first.cdf_at` for the first target alone")
 
-# %% ../nbs/01f_splines.ipynb #89de214c
-NORMAL_POINTS = 1024
-
+# %% ../nbs/01f_splines.ipynb #d8b3b7b2
 def describe_points(points: np.ndarray) -> str:
     """Points (m, targets) in words: 'y1 around 3 (middle half 2 to 4), y2 around ...; correlation of y1 and y2 0.8'."""
     name = lambda v: format_number(float(f"{v:.3g}"))
@@ -711,7 +723,7 @@ def stack_conditionals(parts) -> ConditionalSplines:
     """Several stacks of conditional splines of the same target as one."""
     return ConditionalSplines(*(np.concatenate([getattr(c, name) for c in parts]) for name in ConditionalSplines.__dataclass_fields__))
 
-# %% ../nbs/01f_splines.ipynb #77249cfb
+# %% ../nbs/01f_splines.ipynb #fc883290
 class SplinesND(ChainedSplines):
     """k densities of several targets, with moments, words and storage; see `ChainedSplines` for the parts."""
 
@@ -719,12 +731,6 @@ class SplinesND(ChainedSplines):
         """The densities selected by a slice, an index array or a mask."""
         part = super().__getitem__(which)
         return SplinesND(part.first, part.rest)
-
-    def spread_points(self) -> np.ndarray:
-        """Points (k, 1024, targets) spread evenly over each density."""
-        u = qmc.Sobol(1 + len(self.rest), scramble=False).random(NORMAL_POINTS) + 0.5 / NORMAL_POINTS
-        z = np.tile(ndtri(u), (len(self), 1))
-        return self.from_normal(np.repeat(np.arange(len(self)), NORMAL_POINTS), z).reshape(len(self), NORMAL_POINTS, -1)
 
     def mean_at(self, which: np.ndarray, x=None) -> np.ndarray:
         """Mean of density which[i], (p, targets)."""
@@ -745,8 +751,8 @@ class SplinesND(ChainedSplines):
 
     def visible_range(self) -> tuple[np.ndarray, np.ndarray]:
         """Where a plot should look: lows and highs (targets,) of 99% of every density."""
-        ends = np.quantile(self.spread_points(), [0.005, 0.995], axis=1)
-        return ends[0].min(axis=0), ends[1].max(axis=0)
+        low, high = np.quantile(self.spread_points(), [0.005, 0.995], axis=1)
+        return low.min(axis=0), high.max(axis=0)
 
     def describe(self) -> list[str]:
         """Each density in words: middle and middle half of each target, and correlations of neighbours."""
@@ -754,20 +760,20 @@ class SplinesND(ChainedSplines):
 
     def to_dict(self) -> dict:
         """Lists and numbers, exact."""
-        rest = [{name: getattr(c, name).tolist() for name in c.__dataclass_fields__} for c in self.rest]
+        rest = [{name: [getattr(c, name).shape, getattr(c, name).ravel().tolist()] for name in c.__dataclass_fields__} for c in self.rest]
         return {"kind": "nsf-targets", "first": self.first.to_dict(), "rest": rest}
 
     @classmethod
     def from_dict(cls, state: dict) -> SplinesND:
         """The densities that `to_dict` wrote."""
-        return cls(Splines.from_dict(state["first"]), tuple(ConditionalSplines(**{k: np.array(v) for k, v in c.items()}) for c in state["rest"]))
+        return cls(Splines.from_dict(state["first"]), tuple(ConditionalSplines(**{k: np.reshape(v, shape).astype(float) for k, (shape, v) in c.items()}) for c in state["rest"]))
 
     @classmethod
     def join(cls, *parts: SplinesND) -> SplinesND:
         """Several stacks of densities as one; all must have the same number of bins in their later targets."""
         return cls(Splines.join(*(d.first for d in parts)), tuple(map(stack_conditionals, zip(*(d.rest for d in parts)))))
 
-# %% ../nbs/01f_splines.ipynb #03d2dcc5
+# %% ../nbs/01f_splines.ipynb #dead66e8
 @dataclass(frozen=True)
 class RowTarget:
     """Several targets y (n, targets) with every row a group of its own, and the weights of rows, count (n,)."""
@@ -780,12 +786,19 @@ class RowTarget:
     def __len__(self) -> int:
         return len(self.y)
 
+def fit_later(family, target: RowTarget, W: np.ndarray, n_iter: int, start: tuple | None = None) -> tuple[ConditionalSplines, ...]:
+    """Conditional splines of every target but the first, from `start` or from quantiles, with the settings of the family."""
+    y, floor = target.y, np.broadcast_to(family.min_scale, target.y.shape[1])
+    starts = [None] * y.shape[1] if start is None else [None, *start]
+    return tuple(fit_conditional(y[:, :j], y[:, j], W, floor[j], family.n_bins, family.prior_rows, n_iter, starts[j]) for j in range(1, y.shape[1]))
+
+# %% ../nbs/01f_splines.ipynb #73bbe2e7
 @dataclass(frozen=True)
 class MultivariateSplineFamily:
     """How spline densities of several targets are fitted for k rules at once.
 
-    `min_scale`, a number or one for each target, is the floor of `SplineFamily`; `n_bins` counts the bins of later targets, and
-    the first target has up to `max_bins` by BIC. `prior_rows` weighs the penalty on roughness and on change, in rows.
+    `min_scale`, one number or one for each target, and `prior_rows` are those of `SplineFamily`. The first target has up to
+    `max_bins` bins, chosen by BIC; later ones have `n_bins`.
     """
 
     min_scale: float | np.ndarray
@@ -797,26 +810,19 @@ class MultivariateSplineFamily:
         """The targets, every row by itself."""
         return RowTarget(np.asarray(y, float), np.ones(len(y)) if weight is None else np.asarray(weight, float))
 
-    def _later(self, target: RowTarget, W: np.ndarray, n_iter: int, start: tuple | None = None) -> tuple[ConditionalSplines, ...]:
-        y, floor = target.y, np.broadcast_to(self.min_scale, target.y.shape[1])
-        starts = [None] * y.shape[1] if start is None else [None, *start]
-        return tuple(fit_conditional(y[:, :j], y[:, j], W, floor[j], self.n_bins, self.prior_rows, n_iter, starts[j]) for j in range(1, y.shape[1]))
-
     def fit(self, target: RowTarget, W: np.ndarray, n_iter: int = 60) -> SplinesND:
         """Densities of rules with weights W (k, n), from scratch; a rule without rows gets the population's."""
         W = np.where(W.sum(axis=1, keepdims=True) > 1e-6, W, target.count)
         order, floor = np.argsort(target.y[:, 0], kind="stable"), np.ravel(self.min_scale)[0]
-        sizes = [m for m in (1, 2, 3, 4, 6, 8, 12, 16) if m <= self.max_bins]
-        first = auto_splines(target.y[order, 0], W[:, order], floor, sizes, self.prior_rows, n_iter)
-        return SplinesND(first, self._later(target, W, n_iter))
+        first = auto_splines(target.y[order, 0], W[:, order], floor, SIZES[: np.searchsorted(SIZES, self.max_bins, "right")], self.prior_rows, n_iter)
+        return SplinesND(first, fit_later(self, target, W, n_iter))
 
     def update(self, target: RowTarget, W: np.ndarray, densities: SplinesND, n_iter: int = 8) -> SplinesND:
         """A few steps from where the densities stand; those of rules without rows stay."""
         alive = np.flatnonzero(W.sum(axis=1) > 1e-6)
         order, floor = np.argsort(target.y[:, 0], kind="stable"), np.ravel(self.min_scale)[0]
-        now = densities[alive]
-        first = update_splines(target.y[order, 0], W[alive][:, order], now.first, floor, self.prior_rows, n_iter)
-        new = SplinesND(first, self._later(target, W[alive], n_iter, now.rest))
+        first = update_splines(target.y[order, 0], W[alive][:, order], densities.first[alive], floor, self.prior_rows, n_iter)
+        new = SplinesND(first, fit_later(self, target, W[alive], n_iter, densities[alive].rest))
         number = np.arange(len(densities))
         number[alive] = len(densities) + np.arange(len(alive))
         return SplinesND.join(densities, new)[number]
@@ -835,6 +841,4 @@ class MultivariateSplineFamily:
 
     def pooled(self, densities: SplinesND, a: int, b: int, n_a: float, n_b: float) -> SplinesND:
         """Number a replaced by the one of a and b that holds more rows: where an update of the pool starts."""
-        number = np.arange(len(densities))
-        number[a] = a if n_a >= n_b else b
-        return densities[number]
+        return larger_in_place(densities, a, b, n_a, n_b)

@@ -780,13 +780,19 @@ def test_lengths_differ(people):
 
 @pytest.mark.parametrize("column", ["bmi", "smoker"])
 def test_missing_feature(column, people, fitted):
-    """Missing values are refused by name, at fit and afterwards."""
+    """Missing cells are welcome in training; where training had none, a warning names the column."""
     X, y = people
     X = X.copy()
     X.loc[3, column] = None
-    must_refuse(XMM(**TREE), X, y, f"'{column}'", "nan")
-    with pytest.raises(ValueError, match=f"'{column}'"):
-        fitted.predict(X)
+    model = XMM(**TREE).fit(X, y)
+    assert np.isfinite(model.score_samples(X, y)).all()
+    with pytest.warns(UserWarning, match=f"'{column}' is missing in 1 of"):
+        assert np.isfinite(fitted.predict(X)).all()
+
+
+def test_a_column_without_any_value_is_refused_by_name(people):
+    X, y = people
+    must_refuse(XMM(**TREE), X.assign(fax=np.nan), y, "'fax'", "missing in all")
 
 
 def test_dates_are_refused_by_name(people):

@@ -22,11 +22,11 @@ from .training import one_thread
 __all__ = ['TAIL', 'LEAST', 'SIZES', 'NORMAL_POINTS', 'rational_quadratic', 'inverse_rational_quadratic', 'bin_of', 'SplineMaps',
            'in_blocks', 'SplineDistributions', 'spline_moments', 'peaks', 'describe_spline', 'Splines', 'with_room',
            'spread_quantiles', 'standardise', 'knots_of', 'free_numbers', 'start_numbers', 'splines_of', 'roughness',
-           'spline_log_density', 'SplineObjective', 'update_inverse', 'minimise', 'group_target', 'target_points',
-           'normal_splines', 'fit_splines', 'auto_splines', 'update_splines', 'weights_at_points', 'group_table',
-           'larger_in_place', 'SplineFamily', 'ramps', 'ConditionalSplines', 'regress', 'fit_conditional',
-           'ChainedSplines', 'describe_points', 'stack_conditionals', 'SplinesND', 'RowTarget', 'fit_later',
-           'MultivariateSplineFamily']
+           'nflows_arguments', 'spline_log_density', 'SplineObjective', 'update_inverse', 'minimise', 'group_target',
+           'target_points', 'normal_splines', 'fit_splines', 'auto_splines', 'update_splines', 'weights_at_points',
+           'group_table', 'larger_in_place', 'SplineFamily', 'ramps', 'ConditionalSplines', 'regress',
+           'fit_conditional', 'ChainedSplines', 'describe_points', 'stack_conditionals', 'SplinesND', 'RowTarget',
+           'fit_later', 'MultivariateSplineFamily']
 
 # %% ../nbs/01f_splines.ipynb #3241b50a
 def rational_quadratic(theta: np.ndarray, width: np.ndarray, height: np.ndarray, left: np.ndarray,
@@ -192,7 +192,7 @@ def describe_spline(d: SplineDistributions, i: int) -> str:
         words += f", {len(top)} peaks: near {', '.join(map(name, top[:-1]))} and {name(top[-1])}"
     return words
 
-# %% ../nbs/01f_splines.ipynb #20d0062c
+# %% ../nbs/01f_splines.ipynb #c3612150
 class Splines(SplineDistributions):
     """k densities of one target, each a monotone spline away from the normal density; see `SplineMaps` for the arrays."""
 
@@ -237,15 +237,14 @@ class Splines(SplineDistributions):
     @classmethod
     def from_dict(cls, state: dict) -> Splines:
         """The densities that `to_dict` wrote."""
-        if not state["offset"]:
-            return normal_splines(np.zeros(1), np.zeros((0, 1)), 1.0)
-        return cls(*(np.array(state[name], int if name == "n_bins" else float) for name in cls.__dataclass_fields__))
+        fields = (np.array(state[name], int if name == "n_bins" else float) for name in cls.__dataclass_fields__)
+        return cls(*fields) if state["offset"] else normal_splines(np.zeros(1), np.zeros((0, 1)), 1.0)
 
     @classmethod
     def join(cls, *parts: Splines) -> Splines:
         """Several stacks of densities as one."""
-        parts = [with_room(d, max(e.u.shape[1] for e in parts) - 1) for d in parts]
-        return cls(*(np.concatenate([getattr(d, name) for d in parts]) for name in cls.__dataclass_fields__))
+        m = max(d.u.shape[1] for d in parts) - 1
+        return cls(*(np.concatenate([getattr(with_room(d, m), name) for d in parts]) for name in cls.__dataclass_fields__))
 
 # %% ../nbs/01f_splines.ipynb #ccff5729
 def with_room(splines: Splines, m: int) -> Splines:
@@ -316,7 +315,7 @@ def splines_of(numbers: np.ndarray, offset: np.ndarray, scale: np.ndarray, n_bin
     one = np.ones((k, 1))
     return Splines(offset, scale, line(widths), line(heights), np.hstack([one, slopes, one]), np.full(k, n_bins))
 
-# %% ../nbs/01f_splines.ipynb #275c39de
+# %% ../nbs/01f_splines.ipynb #b11446e0
 def roughness(widths: torch.Tensor, heights: torch.Tensor, slopes: torch.Tensor) -> torch.Tensor:
     """Sum of squared steps of the log slope from the left tail to the right one, equation (9), (k,)."""
     level = torch.log(heights / widths)
@@ -324,32 +323,38 @@ def roughness(widths: torch.Tensor, heights: torch.Tensor, slopes: torch.Tensor)
     tail = torch.zeros_like(level[:, :1])
     return torch.cat([tail, inner, level[:, -1:], tail], dim=1).diff(dim=1).square().sum(dim=1)
 
-def spline_log_density(u: torch.Tensor, widths: torch.Tensor, heights: torch.Tensor, slopes: torch.Tensor) -> torch.Tensor:
-    """log N(g(u)) + log g'(u) of u (p,), each with widths, heights (p, K) and inner slopes (p, K - 1), by nflows; (p,)."""
-    from nflows.transforms.splines.rational_quadratic import unconstrained_rational_quadratic_spline
-    z, log_slope = unconstrained_rational_quadratic_spline(u, widths.log(), heights.log(), slopes.expm1().log(), tails="linear", tail_bound=TAIL,
-                                                           min_bin_width=0.0, min_bin_height=0.0, min_derivative=0.0)
+def nflows_arguments(widths: torch.Tensor, heights: torch.Tensor, slopes: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """What nflows takes its softmax and its log(1 + exp) of to get these widths, heights (k, K) and slopes, 1 at both ends (k, K + 1)."""
+    slopes = torch.nn.functional.pad(slopes, (1, 1), value=1.0)
+    return widths.log(), heights.log(), slopes.expm1().log()
+
+def spline_log_density(u: torch.Tensor, arguments: tuple[torch.Tensor, ...]) -> torch.Tensor:
+    """log N(g(u)) + log g'(u) of u (p,) between -5 and 5, each with its own `nflows_arguments`, (p,)."""
+    if not len(u):
+        return u
+    from nflows.transforms.splines.rational_quadratic import rational_quadratic_spline
+    z, log_slope = rational_quadratic_spline(u, *arguments, left=-TAIL, right=TAIL, bottom=-TAIL, top=TAIL,
+                                             min_bin_width=0.0, min_bin_height=0.0, min_derivative=0.0)
     return log_slope - 0.5 * (z * z + LOG_2PI)
 
-# %% ../nbs/01f_splines.ipynb #86fcedf8
+# %% ../nbs/01f_splines.ipynb #442ca050
 class SplineObjective:
-    """Equation (9) of k rules and its gradients.
-
-    `u`, `W` (k, p): standardised places and weights; `ratio` (k,): min_scale / scale. With `features` (k, p, M), the first of them
+    """Equation (9) of k rules and its gradients. `u`, `W` (k, p): standardised places and weights; `ratio` (k,): min_scale / scale. With `features` (k, p, M), the first of them
     1, the free numbers of a pair are sums over features, and all but the first set are drawn to zero.
     """
 
     def __init__(self, u, W, ratio, n_bins: int, prior_rows: float, features=None):
         self.u, self.W, self.ratio, self.features = np.broadcast_to(u, W.shape), W, ratio, features
         self.n_bins, self.prior_rows, self.rows, self.held = n_bins, prior_rows, np.maximum(W.sum(axis=1), 1e-12), None
+        self.outside = np.where(np.abs(self.u) > TAIL, -0.5 * W * (self.u**2 + LOG_2PI), 0.0).sum(axis=1)
 
     def _hold(self, which: np.ndarray) -> None:
         """Keep as tensors the pairs with weight of the rules `which`."""
         if self.held is None or not np.array_equal(self.held, which):
-            rule, point = np.nonzero(self.W[which] > 1e-6)
+            rule, point = np.nonzero((self.W[which] > 1e-6) & (np.abs(self.u[which]) <= TAIL))
             row, tensor = which[rule], torch.as_tensor
-            self.held, self.rule, self.r, self.n = which, tensor(rule), tensor(self.ratio[which, None]), tensor(self.rows[which])
-            self.pair_u, self.pair_w = tensor(self.u[row, point]), tensor(self.W[row, point])
+            self.held, self.rule, self.pair_u, self.pair_w = which, tensor(rule), tensor(self.u[row, point]), tensor(self.W[row, point])
+            self.r, self.n, self.fixed = tensor(self.ratio[which, None]), tensor(self.rows[which]), tensor(self.outside[which])
             self.pair_f = None if self.features is None else tensor(self.features[row, point])
 
     def terms(self, numbers: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -358,11 +363,11 @@ class SplineObjective:
         knots = knots_of(numbers[:, :P], self.r, self.n_bins)
         penalty = 0.5 * self.prior_rows * (roughness(*knots) + numbers[:, P:].square().sum(dim=1))
         if self.pair_f is None:
-            pairs = [a[self.rule] for a in knots]
+            pairs = [a[self.rule] for a in nflows_arguments(*knots)]
         else:
             own = (self.pair_f[:, :, None] * numbers.reshape(len(numbers), numbers.shape[1] // P, P)[self.rule]).sum(dim=1)
-            pairs = knots_of(own, self.r[self.rule], self.n_bins)
-        return torch.zeros_like(self.n).index_add(0, self.rule, self.pair_w * spline_log_density(self.pair_u, *pairs)), penalty
+            pairs = nflows_arguments(*knots_of(own, self.r[self.rule], self.n_bins))
+        return self.fixed.index_add(0, self.rule, self.pair_w * spline_log_density(self.pair_u, pairs)), penalty
 
     def log_likelihood(self, numbers: np.ndarray) -> np.ndarray:
         """Log likelihoods of all k rules, in nats, (k,)."""
@@ -537,7 +542,7 @@ def larger_in_place(densities, a: int, b: int, n_a: float, n_b: float):
     number[a] = a if n_a >= n_b else b
     return densities[number]
 
-# %% ../nbs/01f_splines.ipynb #e9f3b311
+# %% ../nbs/01f_splines.ipynb #02374b51
 @dataclass(frozen=True)
 class SplineFamily:
     """How spline densities of one target are fitted for k rules at once.
@@ -552,8 +557,8 @@ class SplineFamily:
     prior_rows: float = 1.0
 
     def group(self, y: np.ndarray, Z=None, max_groups: int = 256, weight: np.ndarray | None = None) -> TargetBins:
-        """The target in groups, finer towards both ends."""
-        return group_target(y, max_groups, weight)
+        """The target in groups, finer towards both ends; more than 256 would change nothing but the time."""
+        return group_target(y, min(max_groups, 256), weight)
 
     def fit(self, target: TargetBins, W: np.ndarray, n_iter: int = 60) -> Splines:
         """Densities of rules with weights W (k, G), from scratch; a rule without rows gets the population's."""

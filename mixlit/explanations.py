@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from mixlit.xmm import XMM
 
 # %% auto #0
-__all__ = ['Explanation', 'rule_texts', 'global_frame', 'GlobalExplanation', 'bound_distances', 'crossing', 'said_together',
-           'step_words', 'nearest_changes', 'reasons', 'local_frame', 'LocalExplanation', 'target_grid',
-           'component_colour', 'plot_densities', 'draw_ridge', 'plot_rows', 'typical_rows', 'mean_gating',
-           'plot_gating', 'plot_rows_by_rules', 'plot_history']
+__all__ = ['Explanation', 'rule_texts', 'said_of', 'global_frame', 'GlobalExplanation', 'bound_distances', 'crossing',
+           'said_together', 'step_words', 'nearest_changes', 'reasons', 'local_frame', 'LocalExplanation',
+           'target_grid', 'component_colour', 'plot_densities', 'draw_ridge', 'plot_rows', 'typical_rows',
+           'mean_gating', 'plot_gating', 'plot_rows_by_rules', 'plot_history']
 
 # %% ../nbs/01l_explanations.ipynb #6f092933
 @dataclass
@@ -49,10 +49,18 @@ class Explanation:
     def __repr__(self) -> str:
         return self.to_text()
 
-# %% ../nbs/01l_explanations.ipynb #f9bd006d
+# %% ../nbs/01l_explanations.ipynb #788a4a23
 def rule_texts(xmm: XMM) -> list[str]:
     """Every rule in words, 'otherwise' last."""
     return [*(r.to_text(xmm.rules_.units, xmm.rules_.levels) for r in xmm.rules_), "otherwise"]
+
+def said_of(xmm: XMM) -> str:
+    """How a sentence about a density begins: 'bill is ', '(height, weight) is ', or nothing where the density names the targets itself."""
+    if xmm.expert != "constant":
+        return ""
+    if xmm.means_.ndim == 1:
+        return f"{xmm.target_name_} is "
+    return "" if xmm.density_ == "nsf" else f"({', '.join(xmm.target_names_)}) is "
 
 def global_frame(xmm: XMM) -> pd.DataFrame:
     """One row a component, 'otherwise' last: rule, weight, rows, gain (nats per covered row), mean, sd, density in words.
@@ -66,7 +74,7 @@ def global_frame(xmm: XMM) -> pd.DataFrame:
     else:
         for j, name in enumerate(xmm.target_names_):
             frame[f"mean {name}"], frame[f"sd {name}"] = xmm.means_[:, j], xmm.sds_[:, j]
-    frame["density"] = xmm.mixtures_.describe()
+    frame["density"] = xmm._described()
     whole = xmm.sample_weight_total_ == xmm.n_rows_                     # rows are counts unless weights make them sums
     return frame.astype({"rows": "Int64"}) if whole else frame
 
@@ -75,7 +83,7 @@ class GlobalExplanation(Explanation):
 
     def to_text(self) -> str:
         """One line for each component, to be read aloud."""
-        is_ = "" if self.frame.density.str.contains(" = ").all() else f"{self.model.target_name_} is "
+        is_ = said_of(self.model)
         line = lambda r: f"{100 * r.weight:4.0f}%  {'if ' if r.rule not in ('otherwise', 'always') else ''}{r.rule}: {is_}{r.density}"
         return "\n".join(line(r) if r.weight > 0 else "   0%  otherwise: no training row" for r in self.frame.itertuples())
 
@@ -172,7 +180,7 @@ def nearest_changes(xmm: XMM, table: pd.DataFrame) -> pd.DataFrame:
             effect[closer] = np.where(holds[closer].all(axis=1), f"leaves '{text}'", f"enters '{text}'")
     return pd.DataFrame({"nearest_bound": bound, "change": change, "distance": best, "effect": effect})
 
-# %% ../nbs/01l_explanations.ipynb #11751d12
+# %% ../nbs/01l_explanations.ipynb #09c27fb4
 def reasons(rule: Rule, table: pd.DataFrame) -> np.ndarray:
     """The values of the features that a rule looks at, row by row: 'age = 45, smoker = yes'; (n,) texts."""
     out = np.full(len(table), "", dtype=object)
@@ -191,13 +199,13 @@ def local_frame(xmm: XMM, table: pd.DataFrame) -> pd.DataFrame:
     gating, texts = xmm._gating(table), np.array(rule_texts(xmm), dtype=object)
     row, component = np.nonzero(gating)
     because = np.array([*(reasons(r, table) for r in xmm.rules_), np.full(len(table), "", dtype=object)])
-    words = np.array(xmm.mixtures_.describe(), dtype=object)
+    words = np.array(xmm._described(), dtype=object)
     frame = pd.DataFrame({"row": row, "component": component, "rule": texts[component], "because": because[component, row], "weight": gating[row, component]})
     means = xmm._means_at(table, row, component)
     frame = frame.assign(mean=means) if means.ndim == 1 else frame.assign(**{f"mean {n}": m for n, m in zip(xmm.target_names_, means.T)})
     return pd.concat([frame.assign(density=words[component]), nearest_changes(xmm, table).iloc[row].reset_index(drop=True)], axis=1)
 
-# %% ../nbs/01l_explanations.ipynb #839ada4f
+# %% ../nbs/01l_explanations.ipynb #e42c6996
 class LocalExplanation(Explanation):
     """Why each row has its density; the columns of `to_frame()` are those of `local_frame`."""
 
@@ -212,7 +220,7 @@ class LocalExplanation(Explanation):
             rules = [f"'{p.rule}'" for p in part.itertuples()]
             covered = rules != ["'otherwise'"]
             lines.append(f"Row {row} " + (f"satisfies {' and '.join(rules)}." if covered else "is covered by no rule."))
-            lines.append(f"  So {self.model.target_name_} is {'; or, each as likely, '.join(part.density)}.")
+            lines.append(f"  So {said_of(self.model)}{'; or, each as likely, '.join(part.density)}.")
             if "mean" in part:
                 mean = float((part.weight * part["mean"]).sum())
                 lines[-1] += f" Its mean is {format_number(float(f'{mean:.3g}'))}."

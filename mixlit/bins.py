@@ -145,7 +145,7 @@ def cover_rules(features: FeatureBins, low: np.ndarray, high: np.ndarray, accept
         covers[r] = ~failing_conditions(features, low[r], high[r], None if accepts is None else accepts[r]).any(axis=0)
     return covers
 
-# %% ../nbs/00c_bins.ipynb #bd90fdf5
+# %% ../nbs/00c_bins.ipynb #18eeb979
 def count_bounds(features: FeatureBins, low: np.ndarray, high: np.ndarray, accepts: np.ndarray | None = None) -> np.ndarray:
     """Bounds, named levels and words about missing values of each rule, shape (k,)."""
     bounds = (low > 0).astype(int) + (high < features.n_bins)
@@ -154,10 +154,11 @@ def count_bounds(features: FeatureBins, low: np.ndarray, high: np.ndarray, accep
             named = accepts[:, j, : features.n_bins[j]].sum(axis=1)
             bounds[:, j] = np.minimum(named, features.n_bins[j] - named)
         else:
-            bounds[:, j] += accepts[:, j, 0] & (bounds[:, j] > 0) & (high[:, j] > low[:, j])
+            bounded = bounds[:, j] > 0
+            bounds[:, j] += np.where(bounded, accepts[:, j, 0] & (high[:, j] > low[:, j]), ~accepts[:, j, 0])
     return bounds.sum(axis=1)
 
-# %% ../nbs/00c_bins.ipynb #5e68c9d2
+# %% ../nbs/00c_bins.ipynb #707b1faf
 def hull(features: FeatureBins, low: np.ndarray, high: np.ndarray, accepts: np.ndarray | None, a: int, b: int):
     """`low` (d,), `high` (d,) and `accepts` (d, C) of the smallest rule that contains rules a and b."""
     lows, highs = np.minimum(low[a], low[b]), np.maximum(high[a], high[b])
@@ -166,9 +167,7 @@ def hull(features: FeatureBins, low: np.ndarray, high: np.ndarray, accepts: np.n
         lows, highs = np.where(empty, low[other], lows), np.where(empty, high[other], highs)
     if accepts is None:
         return lows, highs, None
-    either = accepts[a] | accepts[b]
-    either[(lows == 0) & (highs == features.n_bins) & ~features.categorical] = True
-    return lows, highs, either
+    return lows, highs, accepts[a] | accepts[b]
 
 # %% ../nbs/00c_bins.ipynb #a6c81339
 def best_intervals(G: np.ndarray, n_bins: np.ndarray, price: float, free: np.ndarray | float = 0.0,
@@ -232,7 +231,7 @@ def best_levels(gain: np.ndarray, price: float) -> tuple[float, np.ndarray]:
     options = [(gain[s].sum() - price * min(s.sum(), (~s).sum()), s) for s in (~refused, named)]
     return max(options, key=lambda t: t[0])
 
-# %% ../nbs/00c_bins.ipynb #db8158be
+# %% ../nbs/00c_bins.ipynb #4d85fb40
 def best_conditions(features: FeatureBins, G: np.ndarray, price: float):
     """For every column the condition with the largest summed gain, equations (1) and (2).
 
@@ -254,7 +253,7 @@ def best_conditions(features: FeatureBins, G: np.ndarray, price: float):
         return *best_intervals(G, n_bins, price), None
     gone = np.where(features.missing, G[np.arange(d), np.minimum(n_bins, G.shape[1] - 1)], 0.0)
     beside = np.maximum(gone - price * features.missing, 0.0)
-    value, low, high = best_intervals(G, n_bins, price, gone, beside)
+    value, low, high = best_intervals(G, n_bins, price, np.maximum(gone, -price * features.missing), beside)
     accepts = features.everything(1)[2][0]
     bounded = (low > 0) | (high < n_bins)
     for j in features.special:
@@ -264,7 +263,7 @@ def best_conditions(features: FeatureBins, G: np.ndarray, price: float):
         elif gone[j] - price > value[j]:
             value[j], low[j], high[j], accepts[j, 0] = gone[j] - price, 0, 0, True
         else:
-            accepts[j, 0] = not bounded[j] or beside[j] > 0
+            accepts[j, 0] = beside[j] > 0 if bounded[j] else gone[j] >= -price
     return value, low, high, accepts
 
 def condition_values(features: FeatureBins, G: np.ndarray, price: float, low: np.ndarray, high: np.ndarray, accepts: np.ndarray | None):
@@ -279,4 +278,6 @@ def condition_values(features: FeatureBins, G: np.ndarray, price: float, low: np
             value[j] = G[j, :b][accepts[j, :b]].sum() - price * min(accepts[j, :b].sum(), b - accepts[j, :b].sum())
         elif accepts[j, 0]:
             value[j] += G[j, b] - price * (bounds[j] > 0 and high[j] > low[j])
+        else:
+            value[j] -= price * (bounds[j] == 0)
     return value

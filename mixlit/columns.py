@@ -138,7 +138,7 @@ def encode_table(table: pd.DataFrame, columns: list[Column]) -> np.ndarray:
             Z[:, j] = of[codes]
     return Z
 
-# %% ../nbs/01k_columns.ipynb #542b629d
+# %% ../nbs/01k_columns.ipynb #e406bfb3
 def decode_rule(low: np.ndarray, high: np.ndarray, accepts: np.ndarray | None, columns: list[Column]) -> Rule:
     """The rule behind bounds (d,) and accepted levels (d, C), see `mixlit.bins.FeatureBins`; an interval from -inf to -inf holds nothing."""
     conditions = []
@@ -150,7 +150,7 @@ def decode_rule(low: np.ndarray, high: np.ndarray, accepts: np.ndarray | None, c
                 conditions.append(Condition(c.name, levels={v for v, t in zip(c.levels, taken) if t}, missing=missing))
         elif high[j] == -np.inf:
             conditions.append(Condition(c.name, levels=set(), missing=True))
-        elif np.isfinite(low[j]) or np.isfinite(high[j]):
+        elif np.isfinite(low[j]) or np.isfinite(high[j]) or (c.missing and not accepts[j, 0]):
             conditions.append(Condition(c.name, low[j], high[j], missing=bool(c.missing and accepts[j, 0])))
     return Rule(conditions)
 

@@ -17,12 +17,12 @@ from .rules import format_number, readable_number
 
 # %% auto #0
 __all__ = ['LINEAR', 'HINGE', 'LEVEL', 'EXPERT_ARRAYS', 'readable_knots', 'Basis', 'count_levels', 'make_basis', 'pivot',
-           'column_prices', 'choose_columns', 'drop_columns', 'Residuals', 'residual_step', 'residual_em',
+           'column_prices', 'drop_columns', 'choose_columns', 'Residuals', 'residual_step', 'residual_em',
            'start_residuals', 'fit_residuals', 'shares', 'Fit', 'working_target', 'weighted_fit', 'growth_step',
            'start_least_squares', 'start_median', 'start_from', 'centred', 'alternate', 'log_likelihood',
            'without_growth', 'replace_growth', 'finish', 'fit_constants', 'fit_experts', 'Formulas', 'Experts',
-           'rounded_formula', 'formula_text', 'describe_expert', 'RowTarget', 'ExpertFamily', 'finish_update',
-           'bin_grams', 'residual_sum', 'line_gains', 'Leaf', 'level_order', 'candidate_cuts', 'find_cut', 'fit_leaves',
+           'rounded_formula', 'formula_text', 'describe_expert', 'RowTarget', 'ExpertFamily', 'updated', 'bin_grams',
+           'residual_sum', 'line_gains', 'Leaf', 'level_order', 'candidate_cuts', 'find_cut', 'fit_leaves',
            'grow_expert_tree', 'expert_model', 'honest_objective', 'place_rules', 'refined', 'stack_conditions',
            'fine_cuts', 'stage_row', 'find_expert_rules']
 
@@ -150,7 +150,7 @@ def pivot(A: np.ndarray, i: int, sign: float = 1.0) -> None:
     A[:, i] = A[i, :] = sign * c / d
     A[i, i] = -1.0 / d
 
-# %% ../nbs/01d_experts.ipynb #1253e2e9
+# %% ../nbs/01d_experts.ipynb #79fe86c3
 def column_prices(feature: np.ndarray, chosen: list[int], n: float, n_features: int) -> tuple[np.ndarray, np.ndarray]:
     """What each basis column must earn, in nats, equation (6), and how many chosen columns its feature has: (p,) each.
 
@@ -158,11 +158,25 @@ def column_prices(feature: np.ndarray, chosen: list[int], n: float, n_features: 
     one among the columns of the same feature.
     """
     count = np.bincount(feature[chosen], minlength=feature.max() + 1)[feature]
-    others = count - np.isin(np.arange(len(feature)), chosen)
+    others = count.copy()
+    others[chosen] -= 1
     among = np.where(others > 0, np.sqrt(np.bincount(feature)[feature]), max(n_features, 1))
     return 0.5 * np.log(max(n, 2.0)) + np.log(among), count
 
-# %% ../nbs/01d_experts.ipynb #11ea86e5
+# %% ../nbs/01d_experts.ipynb #25a0cf5d
+def drop_columns(A: np.ndarray, n: float, noise: float, feature: np.ndarray, n_features: int, chosen: list[int]) -> None:
+    """Backward steps: take out columns, the newest excepted, that no longer pay; `A` and `chosen` are changed in place."""
+    last = len(A) - 1
+    while len(chosen) > 1:
+        old = np.array(chosen[:-1])
+        rise = -A[old + 1, last] ** 2 / A[old + 1, old + 1]
+        loss = 0.5 * n * np.log1p(rise / (A[last, last] + noise)) - column_prices(feature, chosen, n, n_features)[0][old]
+        worst = int(loss.argmin())
+        if loss[worst] > -1e-6:
+            return
+        pivot(A, chosen.pop(worst) + 1, -1.0)
+
+# %% ../nbs/01d_experts.ipynb #b1b81e88
 def choose_columns(A: np.ndarray, n: float, noise: float, feature: np.ndarray, n_features: int,
                    max_terms: int = 5, max_columns: int = 12, ridge: float = 0.0) -> np.ndarray:
     """Forward selection with backward steps on a Gram matrix, equations (5) and (6).
@@ -203,18 +217,6 @@ def choose_columns(A: np.ndarray, n: float, noise: float, feature: np.ndarray, n
         chosen.append(new)
         drop_columns(A, n, noise, feature, n_features, chosen)
     return np.array(sorted(chosen), dtype=int)
-
-def drop_columns(A: np.ndarray, n: float, noise: float, feature: np.ndarray, n_features: int, chosen: list[int]) -> None:
-    """Backward steps: take out columns, the newest excepted, that no longer pay; `A` and `chosen` are changed in place."""
-    last = len(A) - 1
-    while len(chosen) > 1:
-        old = np.array(chosen[:-1])
-        rise = -A[old + 1, last] ** 2 / A[old + 1, old + 1]
-        loss = 0.5 * n * np.log1p(rise / (A[last, last] + noise)) - column_prices(feature, chosen, n, n_features)[0][old]
-        worst = int(loss.argmin())
-        if loss[worst] > -1e-6:
-            return
-        pivot(A, chosen.pop(worst) + 1, -1.0)
 
 # %% ../nbs/01d_experts.ipynb #97badc1c
 @dataclass(frozen=True)
@@ -443,7 +445,7 @@ def centred(mixture: Mixtures) -> Mixtures:
     """One mixture moved so that its heaviest Gaussian has mean 0: the formula then takes over that mean."""
     return replace(mixture, means=mixture.means - mixture.means[0, mixture.log_weights[0].argmax()])
 
-# %% ../nbs/01d_experts.ipynb #eee654bb
+# %% ../nbs/01d_experts.ipynb #384ea35b
 def alternate(fits: list[Fit], family: ExpertFamily, rounds: int, select: bool = True, mixtures: Mixtures | None = None) -> Mixtures:
     """Turn by turn: residual mixtures of all fits together, then each fit's growth and formula. Returns the mixtures.
 
@@ -460,7 +462,8 @@ def alternate(fits: list[Fit], family: ExpertFamily, rounds: int, select: bool =
         for k, fit in enumerate(fits):
             if family.growing and (fit.growth or (select and i > 0)):
                 growth_step(fit, mixtures[[k]])
-            weighted_fit(fit, *working_target(fit, centred(mixtures[[k]])), family, select and i < rounds - 2)
+            if select or len(fit.chosen):
+                weighted_fit(fit, *working_target(fit, centred(mixtures[[k]])), family, select and i < rounds - 2)
     return mixtures
 
 # %% ../nbs/01d_experts.ipynb #cc9a7e2c
@@ -746,7 +749,7 @@ class RowTarget:
         """Columns, values and weights of the rows that each of k rules holds, from weights W (k, G)."""
         return [(self.X[w > 0], self.mean[w > 0], w[w > 0]) for w in W]
 
-# %% ../nbs/01d_experts.ipynb #cbf6a61a
+# %% ../nbs/01d_experts.ipynb #9505dcc9
 @dataclass(frozen=True)
 class ExpertFamily:
     """Experts as local densities: how they are fitted, tabulated, counted and pooled.
@@ -792,26 +795,21 @@ class ExpertFamily:
         return RowTarget(np.arange(len(y)), np.ones(len(y)) if weight is None else np.asarray(weight, dtype=float), np.asarray(y, dtype=float), X)
 
     def fit(self, target: RowTarget, W: np.ndarray, n_iter: int = 60) -> Experts:
-        """One expert for each row of weights W (k, G), from scratch; the scores decide between its starts."""
-        return Experts.join(*(expert for expert, _ in fit_experts(target.parts(W), self)))
+        """One expert for each row of weights W (k, G), from scratch; in fewer rounds for `n_iter` of at most 20."""
+        n_rounds = self.n_rounds if n_iter > 20 else 4
+        return Experts.join(*(expert for expert, _ in fit_experts(target.parts(W), replace(self, n_rounds=n_rounds))))
 
     def update(self, target: RowTarget, W: np.ndarray, experts: Experts, n_iter: int = 8) -> Experts:
-        """Coefficients and residuals again, the terms of each formula kept."""
-        out = []
-        for r, part in enumerate(target.parts(W)):
-            expert, fit = experts[[r]], Fit(*part)
-            if part[2].sum() < 2:
-                out.append(expert)
-                continue
-            start_from(fit, expert, self)
-            kept = Mixtures(*(a[:, np.isfinite(expert.residual.log_weights[0])] for a in (expert.residual.log_weights, expert.residual.means, expert.residual.scales)))
+        """Coefficients and residuals again, the terms of each formula kept; a rule that holds less than two rows is left as it is."""
+        moving = np.flatnonzero(W.sum(axis=1) >= 2)
+        fits = [Fit(*part) for part in target.parts(W[moving])]
+        for r, fit in zip(moving, fits):
+            start_from(fit, experts[[r]], self)
             if len(fit.chosen):
-                weighted_fit(fit, *working_target(fit, kept), self, select=False)
-            else:
-                fit.f = np.repeat(expert.intercept, len(fit.y))
-            mixture = alternate([fit], self, 2 if len(fit.chosen) and n_iter > 4 else 1, select=False, mixtures=kept)
-            out.append(finish_update(fit, mixture, self))
-        return Experts.join(*out)
+                weighted_fit(fit, *working_target(fit, experts.residual[[r]]), self, select=False)
+        mixtures = alternate(fits, self, 2 if n_iter > 4 else 1, select=False, mixtures=experts.residual[moving])
+        new = {int(r): updated(fit, mixtures[[i]], self) for i, (r, fit) in enumerate(zip(moving, fits))}
+        return Experts.join(*(new.get(r, experts[[r]]) for r in range(len(experts))))
 
     def population(self, target: RowTarget) -> Experts:
         """The plain mixture of all rows, without a formula."""
@@ -829,7 +827,7 @@ class ExpertFamily:
         """The experts with number a replaced by that of a and b which speaks for more rows."""
         return experts if n_a >= n_b else experts[np.where(np.arange(len(experts)) == a, b, np.arange(len(experts)))]
 
-def finish_update(fit: Fit, mixture: Mixtures, family: ExpertFamily) -> Experts:
+def updated(fit: Fit, mixture: Mixtures, family: ExpertFamily) -> Experts:
     """The expert of an updated fit, its choice of growth kept."""
     coef = np.zeros((1, len(family.basis)))
     coef[0, fit.chosen] = fit.beta[1:]
@@ -1056,7 +1054,7 @@ def stage_row(start: str, stage: str, model: HardMixture) -> dict:
     return {"start": start, "stage": stage, "rules": len(model.low), "nll": float(-total / n),
             "bic": float(-2 * total + model.n_bounds.sum() * np.log(n)), "criterion": -2 * honest_objective(model)}
 
-# %% ../nbs/01d_experts.ipynb #0759c2c8
+# %% ../nbs/01d_experts.ipynb #d883887a
 def find_expert_rules(Z: np.ndarray, y: np.ndarray, names, levels, kind: str = "additive", *, max_rules: int = 8, max_terms: int = 5,
                       refine_rules: bool = True, **settings) -> tuple[HardMixture, list[dict]]:
     """Rules whose densities are experts: from no rule, a tree of experts and a tree of plain densities; the best objective wins.
@@ -1098,7 +1096,7 @@ def find_expert_rules(Z: np.ndarray, y: np.ndarray, names, levels, kind: str = "
     stages = [stage_row(start, "hardened", model) for start, model in tried]
     if refine_rules:
         best = min(row["criterion"] for row in stages)
-        near = [len(m.low) > 0 and row["criterion"] - best < 0.1 * len(y) for row, (_, m) in zip(stages, tried)]
+        near = [len(m.low) > 0 and row["criterion"] - best < 0.04 * len(y) for row, (_, m) in zip(stages, tried)]
         tried = [(start, refined(model, Z, max_rules) if go else model) for go, (start, model) in zip(near, tried)]
         stages += [stage_row(start, "refined", model) for go, (start, model) in zip(near, tried) if go]
     kept, model = max(tried, key=lambda t: honest_objective(t[1]))

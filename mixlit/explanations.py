@@ -91,7 +91,7 @@ class GlobalExplanation(Explanation):
         """Density of y per component over the grey population."""
         return plot_densities(self.model, ax)
 
-# %% ../nbs/01l_explanations.ipynb #090f4777
+# %% ../nbs/01l_explanations.ipynb #af8d3253
 def bound_distances(rule: Rule, table: pd.DataFrame, columns: dict[str, Column]) -> tuple[np.ndarray, np.ndarray, list[str]]:
     """Every bound of a rule against every row.
 
@@ -106,7 +106,7 @@ def bound_distances(rule: Rule, table: pd.DataFrame, columns: dict[str, Column])
     holds, distance, words = [], [], []
     for c in rule.conditions:
         x = table[c.feature]
-        if c.levels is not None:
+        if c.levels is not None or c.n_bounds == 1 and not np.isfinite([c.low, c.high]).any():
             holds.append(c.satisfied(x))
             distance.append(np.ones(len(x)))
             words.append(c.to_text(levels=columns[c.feature].levels))
@@ -149,11 +149,11 @@ def said_together(crossed: np.ndarray, words: list[str]) -> np.ndarray:
     texts = np.array([" and ".join(w for w, c in zip(words, p) if c) for p in patterns], dtype=object)
     return texts[which.ravel()]
 
-# %% ../nbs/01l_explanations.ipynb #1b2146e1
+# %% ../nbs/01l_explanations.ipynb #d95bb8d7
 def step_words(rule: Rule, crossed: np.ndarray, distance: np.ndarray, columns: dict[str, Column]) -> np.ndarray:
     """'3.2 away' where one bound of a number is crossed, else '': (n,) texts."""
     scales = np.array([0.0 if c.levels is not None else columns[c.feature].scale for c in rule.conditions
-                       for _ in range(1 if c.levels is not None else int(np.isfinite(c.low)) + int(np.isfinite(c.high)))])
+                       for _ in range(max(1, int(np.isfinite(c.low)) + int(np.isfinite(c.high))))])
     step = (crossed * distance * scales).sum(axis=1)
     single = (crossed.sum(axis=1) == 1) & (step > 0)
     return np.array([f"{format_number(float(f'{v:.2g}'))} away" if ok else "" for v, ok in zip(step, single)], dtype=object)

@@ -450,7 +450,7 @@ def covariances(m: RowMixtures) -> np.ndarray:
     local = np.add.reduceat(share[:, None, None] * (m.densities.covariance()[c] + outer(mean[c] - centre[owner])), begin, axis=0)
     return (local + m.whole[first, None, None] * (m.population.covariance() + outer(m.population.mean() - centre)))[number]
 
-# %% ../nbs/01g_predictive.ipynb #c7b1880b
+# %% ../nbs/01g_predictive.ipynb #cbfd049a
 def plot_distribution(dist: PredictiveDistribution, coverage: float = 0.9, of: str = "pdf", ax=None, name: str = "y"):
     """Density ('pdf') or distribution function ('cdf') of the first row, with its central interval and its highest-density region.
 
@@ -460,11 +460,11 @@ def plot_distribution(dist: PredictiveDistribution, coverage: float = 0.9, of: s
     """
     ax, dist = get_axes(ax), dist[[0]]
     if isinstance(dist.densities, Categoricals):
-        return plot_classes(dist, ax, name)
+        return plot_classes(dist, coverage, ax, name)
     low, high = (v.item() for v in dist.interval(coverage))
     ends = dist.ppf(np.array([[0.001], [0.999]])).ravel()
     pad = 0.05 * (ends[1] - ends[0])
-    y = np.unique(np.concatenate([np.linspace(ends[0] - pad, ends[1] + pad, 400), dist.ppf(np.linspace(0.005, 0.995, 199)[:, None]).ravel(), [low, high], dist.atoms]))
+    y = np.unique(np.concatenate([np.linspace(ends[0] - pad, ends[1] + pad, 150), dist.ppf(np.linspace(0.01, 0.99, 50)[:, None]).ravel(), [low, high], dist.atoms]))
     on = np.isin(y, dist.atoms)
     if of == "pdf":
         curve, at = dist.grid(y[~on])[0], y[~on]
@@ -476,20 +476,26 @@ def plot_distribution(dist: PredictiveDistribution, coverage: float = 0.9, of: s
         for a, b in dist.hdr(coverage):
             ax.plot([a, b], [-0.03 * curve.max()] * 2, color="black", lw=3, solid_capstyle="butt")
     else:
-        curve, at = dist.grid(y, "cdf")[0], y
+        at = np.sort(np.concatenate([y, dist.atoms]))                      # an atom twice: before and after its step
+        before = np.append(np.diff(at) == 0, False)
+        curve = dist.grid(at, "cdf")[0] - before * dist.mass(at[:, None])[:, 0]
         for v, p in ((low, (1 - coverage) / 2), (high, (1 + coverage) / 2)):
             ax.plot([at[0], v, v], [p, p, 0], color=GREY, lw=1, zorder=1)
-    ax.plot(at, curve, color=PALETTE[0], lw=1.8, drawstyle="steps-post" if of == "cdf" and on.any() else "default")
+    ax.plot(at, curve, color=PALETTE[0], lw=1.8)
     ax.set(xlabel=name, ylabel="density" if of == "pdf" else f"probability of at most {name}")
     return ax
 
-def plot_classes(dist: PredictiveDistribution, ax, name: str):
-    """Probabilities of the classes of the first row."""
+def plot_classes(dist: PredictiveDistribution, coverage: float, ax, name: str):
+    """Probabilities of the classes of the first row; those outside the central interval are pale, unless classes are names."""
     p = dist.probabilities()[0]
     shown = np.flatnonzero(p > 1e-3)
     shown = np.arange(shown[0], shown[-1] + 1)
-    ax.bar(np.arange(len(shown)), p[shown], color=PALETTE[0], width=0.7)
-    ax.set_xticks(np.arange(len(shown)), dist.classes and [dist.classes[c] for c in shown] or [format_number(float(v)) for v in dist.atoms[shown]])
+    low, high = (-np.inf, np.inf) if dist.classes is not None else dist.interval(coverage)
+    inside = (dist.atoms[shown] >= low) & (dist.atoms[shown] <= high)
+    ax.bar(np.arange(len(shown)), p[shown], color=np.where(inside, PALETTE[0], GREY), width=0.7)
+    labels = [format_number(float(v)) for v in dist.atoms[shown]] if dist.classes is None else [dist.classes[c] for c in shown]
+    step = 1 + len(shown) // 10
+    ax.set_xticks(np.arange(len(shown))[::step], labels[::step])
     ax.set(xlabel=name, ylabel="probability")
     return ax
 
@@ -527,7 +533,7 @@ def pit_values(dist: PredictiveDistribution, y, random_state=None) -> np.ndarray
     v = 1 - check_random_state(random_state).uniform(size=len(dist))
     return dist.cdf(y) - v * dist.mass(y)
 
-# %% ../nbs/01g_predictive.ipynb #82136b79
+# %% ../nbs/01g_predictive.ipynb #b3f03c4e
 def uniform_band(n: int, bins: int, confidence: float = 0.99) -> tuple[float, float]:
     """Bounds of the density in all bars of a histogram of n uniform numbers, in `confidence` of cases or more."""
     tail = (1 - confidence) / bins / 2
@@ -543,10 +549,12 @@ def plot_pit(u: np.ndarray, ax=None, bins: int = 20):
     """
     ax = get_axes(ax)
     low, high = uniform_band(len(u), bins)
-    ax.axhspan(low, high, color=GREY, alpha=0.5, lw=0)
-    ax.stairs(np.histogram(u, np.linspace(0, 1, bins + 1))[0] * bins / len(u), np.linspace(0, 1, bins + 1), fill=True, color=PALETTE[0], alpha=0.55)
+    share, edges = np.histogram(u, bins, (0, 1), density=True)
+    ax.axhspan(low, high, color=GREY, alpha=0.6, lw=0)
+    ax.stairs(share, edges, fill=True, color=PALETTE[0], alpha=0.2)
+    ax.stairs(share, edges, color=PALETTE[0], lw=1.4)
     ax.axhline(1, color="black", lw=0.8)
-    ax.set(xlabel="place of y in its distribution", ylabel="density", xlim=(0, 1), ylim=(0, None))
+    ax.set(xlabel="place of y in its distribution", ylabel="density", xlim=(0, 1), ylim=(0, max(1.05 * max(high, share.max()), ax.get_ylim()[1])))
     return ax
 
 # %% ../nbs/01g_predictive.ipynb #6e57af90

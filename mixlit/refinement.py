@@ -573,7 +573,7 @@ def refine(model: HardMixture, X: np.ndarray, max_rules: int | None = None, drop
     refit_densities(model)
     return objective(model)
 
-# %% ../nbs/01c_refinement.ipynb #c4af7ede
+# %% ../nbs/01c_refinement.ipynb #b1a401cd
 def split_gains(left: np.ndarray, total: np.ndarray, min_leaf: float) -> np.ndarray:
     """Gain of each cut, equation (11), from the left histograms (d, b, q) and those of all rows (d, q): (d, b)."""
     right = total[:, None] - left
@@ -615,7 +615,7 @@ def best_cut(features: FeatureBins, target: TargetBins, rows: np.ndarray, min_le
     left = T.cumsum(axis=1)
     total = left[:, -1] + gone
     inner = np.arange(b) < features.n_bins[:, None] - 1
-    gain = np.where(inner, split_gains(left, total, min_leaf), -np.inf)
+    gain = np.where(np.arange(b) < (features.n_bins - 1 + features.missing)[:, None], split_gains(left, total, min_leaf), -np.inf)
     other = np.full((d, b), -np.inf)
     if features.missing.any():
         some = features.missing
@@ -627,7 +627,7 @@ def best_cut(features: FeatureBins, target: TargetBins, rows: np.ndarray, min_le
         goes_left[features.n_bins[j]] = other[j, i] > gain[j, i]
     return float(max(gain[j, i], other[j, i])), int(j), int(i) + 1, goes_left
 
-# %% ../nbs/01c_refinement.ipynb #c81832f8
+# %% ../nbs/01c_refinement.ipynb #da7a781d
 def grow_tree(features: FeatureBins, target: TargetBins, price: float, min_leaf: float = 20, max_leaves: int = 64,
               weight: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """Greedy start: cut the leaf that gains most until no cut pays `price` nats.
@@ -675,7 +675,10 @@ def cut_leaf(features: FeatureBins, leaf: tuple, j: int, cut: int, goes_left: np
     if features.categorical[j]:
         accepts[0, j, : features.n_bins[j]] &= side[: features.n_bins[j]]
         return low, high, accepts
-    (high if left else low)[0, j] = cut
+    if cut == features.n_bins[j]:                                          # known against missing
+        high[0, j] = high[0, j] if left else 0
+    else:
+        (high if left else low)[0, j] = cut
     if features.missing[j]:
         accepts[0, j, 0] &= side[features.n_bins[j]]
     return low, high, accepts

@@ -130,7 +130,7 @@ def _level_order(levels) -> list:
     """Levels in an order that does not depend on the run: numbers by size, then texts by alphabet."""
     return sorted(levels, key=lambda v: (isinstance(v, str), v))
 
-# %% ../nbs/00_rules.ipynb #89ad3848
+# %% ../nbs/00_rules.ipynb #f56fac2f
 @dataclass(frozen=True, repr=False)
 class Condition:
     """One condition on one column: an interval of numbers `low <= x < high`, or a set of levels.
@@ -143,14 +143,15 @@ class Condition:
         Bounds in the column's units; `low` is included, `high` is not. An infinite bound asks nothing.
     levels : collection of str, bool, int or float, optional
         The accepted categories; a single text is one level. Not together with bounds (ValueError).
-    missing : bool, default False
-        Whether a missing value (NaN, None, NA) satisfies it. Always True if nothing is asked.
+    missing : bool, optional
+        Whether a missing value (NaN, None, NA) satisfies it. By default only if nothing is asked; False without bounds or
+        levels asks that the value is known.
     """
     feature: str
     low: float = -math.inf
     high: float = math.inf
     levels: frozenset | None = None
-    missing: bool = False
+    missing: bool | None = None
 
     def __post_init__(self): _check_condition(self)
     def __str__(self) -> str: return self.to_text()
@@ -158,11 +159,10 @@ class Condition:
     def __and__(self, other: Condition) -> Condition: return _both(self, other)
     def __or__(self, other: Condition) -> Condition: return _either(self, other)
 
-    is_trivial = property(lambda c: c.levels is None and c.low == -math.inf and c.high == math.inf,
-                          doc="True if it asks nothing: no bound and no levels.")
+    is_trivial = property(lambda c: _no_bounds(c) and c.missing, doc="True if it asks nothing: no bound, no levels, missing values welcome.")
     is_empty = property(lambda c: not c.missing and _no_value(c), doc="True if nothing can satisfy it.")
-    n_bounds = property(lambda c: math.isfinite(c.low) + math.isfinite(c.high) + (c.levels is not None),
-                        doc="What a reader must remember: 1 for each finite bound, 1 for a set of levels.")
+    n_bounds = property(lambda c: math.isfinite(c.low) + math.isfinite(c.high) + (c.levels is not None or _no_bounds(c) and not c.missing),
+                        doc="What a reader must remember: 1 for each finite bound, 1 for a set of levels or 'is known'.")
 
     def satisfied(self, values) -> np.ndarray:
         """(n,) bool, for the (n,) values of the column."""
@@ -176,7 +176,7 @@ class Condition:
         """As a person would say it; `levels` is the column's whole vocabulary, for `region != NW`."""
         return " ".join(token for _, token in _tokens(self, unit, levels))
 
-# %% ../nbs/00_rules.ipynb #0adf08f3
+# %% ../nbs/00_rules.ipynb #4ddfd92e
 def _check_condition(c: Condition) -> None:
     """Brings the fields to their types; the dataclass is frozen, so they are set through `object`."""
     low, high, levels = float(c.low), float(c.high), c.levels
@@ -189,22 +189,29 @@ def _check_condition(c: Condition) -> None:
     if levels is not None:
         one = isinstance(levels, (str, int, float))
         levels = frozenset(map(_plain_level, [levels] if one else levels))
-    missing = bool(c.missing) or (levels is None and not bounded)
+    missing = levels is None and not bounded if c.missing is None else bool(c.missing)
     for name, value in dict(low=low, high=high, levels=levels, missing=missing).items():
         object.__setattr__(c, name, value)
+
+
+def _no_bounds(c: Condition) -> bool:
+    """True if it has neither a bound nor levels."""
+    return c.levels is None and c.low == -math.inf and c.high == math.inf
 
 
 def _no_value(c: Condition) -> bool:
     """True if no known value can satisfy it."""
     return c.low >= c.high if c.levels is None else not c.levels
 
-# %% ../nbs/00_rules.ipynb #9341b94e
+# %% ../nbs/00_rules.ipynb #69621eff
 def _tokens(c: Condition, unit: str = "", levels: Sequence | None = None) -> list[tuple[str, str]]:
     """A condition as (kind, text) pairs; the kinds are 'name', 'op', 'value' and 'word'."""
     name, unit = ("name", str(c.feature)), ([("word", unit)] if unit else [])
     tail = [("word", "or missing")] if c.missing else []
     if c.is_trivial:
         return [("word", "any"), name]
+    if _no_bounds(c):
+        return [name, ("word", "is known")]
     if c.missing and _no_value(c):
         return [name, ("word", "is missing")]
     if c.levels is not None:
@@ -257,7 +264,7 @@ def _numbered(values, number: Mapping) -> np.ndarray:
         return np.array([*(number.get(v, other) for v in values.cat.categories), other])[values.cat.codes]
     return np.fromiter((number.get(v, other) for v in np.asarray(values, dtype=object)), int, len(values))
 
-# %% ../nbs/00_rules.ipynb #57f5f2bf
+# %% ../nbs/00_rules.ipynb #7c126a60
 def _same_kind(a: Condition, b: Condition) -> None:
     if a.feature != b.feature:
         raise ValueError(f"{a.feature!r} and {b.feature!r} are two columns, which need a rule; use Rule([...])")
@@ -287,8 +294,6 @@ def _either(a: Condition, b: Condition) -> Condition:
     low, high = min(c.low for c in full), max(c.high for c in full)
     if max(c.low for c in full) > min(c.high for c in full) and len(full) == 2:
         raise ValueError(f"{a} or {b} leaves a gap, so it is not one interval; keep two rules")
-    if low == -math.inf and high == math.inf and not missing:
-        raise ValueError(f"{a} or {b} asks only that {a.feature!r} is known, which no interval says; drop it")
     return Condition(a.feature, low, high, missing=missing)
 
 
@@ -459,7 +464,7 @@ def _row_shares(n: int, sample_weight=None) -> np.ndarray:
         raise ValueError(f"sample_weight must be {n} finite numbers >= 0, not all 0; got shape {w.shape}, {w!r}")
     return w / w.sum()
 
-# %% ../nbs/00_rules.ipynb #7d53ab5c
+# %% ../nbs/00_rules.ipynb #e7a75dea
 def _brief(c: Condition, limits=None, levels=None, known: bool = True) -> Condition:
     """The condition without what no row of the data can feel; `known` says that no value is missing."""
     if c.levels is not None:
@@ -468,8 +473,9 @@ def _brief(c: Condition, limits=None, levels=None, known: bool = True) -> Condit
     smallest, largest = limits if limits is not None else (-math.inf, math.inf)
     low = -math.inf if c.low <= smallest else c.low
     high = math.inf if c.high > largest else c.high
-    turns_away_missing = low == -math.inf and high == math.inf and not (known or c.missing)
-    return c if _no_value(c) or turns_away_missing else Condition(c.feature, low, high, missing=c.missing)
+    if low == -math.inf and high == math.inf and known:
+        return Condition(c.feature)
+    return c if _no_value(c) else Condition(c.feature, low, high, missing=c.missing)
 
 
 def _out_of_reach(rule: Rule, limits: Mapping, levels: Mapping) -> bool:
@@ -645,7 +651,7 @@ def _html_table(rules: RuleSet) -> str:
                    for i, rule in enumerate(rules))
     return f"<table><thead><tr><th></th><th {left}>rule</th></tr></thead><tbody>{body}</tbody></table>"
 
-# %% ../nbs/00_rules.ipynb #d10bbe81
+# %% ../nbs/00_rules.ipynb #6a36800b
 def _number(v: float):
     """JSON has no infinity: it is written as a text, which `float` reads."""
     return v if math.isfinite(v) else repr(v)
@@ -658,7 +664,7 @@ def _rule_to_dict(rule: Rule) -> dict:
         d |= {"low": _number(c.low)} if c.low > -math.inf else {}
         d |= {"high": _number(c.high)} if c.high < math.inf else {}
         d |= {"levels": _level_order(c.levels)} if c.levels is not None else {}
-        return d | ({"missing": True} if c.missing else {})
+        return d | ({"missing": c.missing} if c.missing or _no_bounds(c) else {})
     name = {} if rule.name is None else {"name": rule.name}
     return name | {"conditions": [write(c) for c in rule.conditions]}
 

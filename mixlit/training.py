@@ -461,7 +461,7 @@ def train_soft_rules(U: np.ndarray, target: TargetBins, population: Mixtures, fa
             model.refit(t, dead_share)
     return model.frozen(t, history)
 
-# %% ../nbs/01b_training.ipynb #e28b49f9
+# %% ../nbs/01b_training.ipynb #2a1f4679
 def important(soft: SoftRules, min_importance: float = 0.02) -> np.ndarray:
     """Conditions that count: importance at least `min_importance` of the largest in their rule; bool (k, d)."""
     return ~(soft.importance < min_importance * soft.importance.max(axis=1, keepdims=True))
@@ -502,6 +502,5 @@ def harden(soft: SoftRules, scale: RankScale, min_importance: float = 0.02, reac
     if accepts is not None:
         for j in np.flatnonzero(~numeric):
             alive &= accepts[:, j, : soft.special.n_levels[j] + soft.special.missing[j]].any(axis=1)
-        accepts[:, numeric, 0] |= ~np.isfinite(low[:, numeric]) & ~np.isfinite(high[:, numeric])
         accepts = accepts[alive]
     return low[alive], high[alive], accepts

@@ -557,3 +557,94 @@ def test_one_target_given_as_two_is_refused(kind):
     model, X, y = fitted(kind)
     with pytest.raises(ValueError, match=r"shape|target|column"):
         model.score_samples(X, np.column_stack([y, y]))
+
+
+# ---------------------------------------------------------------- awkward targets
+
+
+def test_two_point_masses():
+    """A gauge that stops at 0 and at 10: both ends have a probability, the middle a density, and all of it is one."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": rng.random(800)})
+    y = np.clip(rng.normal(np.where(X["a"] > 0.5, 9.0, 2.0), 3.0), 0, 10)
+    model = XMM(density="mixed", **TREE).fit(X, y)
+    row = pd.DataFrame({"a": [0.9]})
+    ends = np.exp([model.score_samples(row, [end])[0] for end in (0.0, 10.0)])
+    np.testing.assert_allclose(ends, [stats.norm.cdf(0, 9, 3), stats.norm.sf(10, 9, 3)], atol=0.08)
+    grid = near_and_far(y, 20_000)
+    assert ends.sum() + np.trapezoid(density_of_row(model, row, 0, grid), grid) == pytest.approx(1, abs=1e-3)
+
+
+@pytest.mark.parametrize("values", [np.array([-0.5, 0.5, 1.0]), np.array([-3, 0, 3]), np.array([7, 10**9, 10**9 + 1])],
+                         ids=["halves", "negative", "large"])
+def test_any_numbers_can_be_classes(values):
+    X, _ = rows("integers")
+    rng = np.random.default_rng(5)
+    y = values[np.where(X["a"] >= 0.5, rng.choice(3, len(X), p=HIGH), rng.choice(3, len(X), p=LOW))]
+    model = XMM(density="categorical", **TREE).fit(X, y)
+    assert np.isfinite(model.score_samples(X, y)).all()
+    assert np.exp(model.score_samples(X[X["a"] > 0.6][:1], values[-1:])).item() == pytest.approx(0.7, abs=0.08)
+    assert np.isin(np.round(model.sample(X, random_state=0), 6), values).mean() > 0.98
+
+
+def test_one_class_is_refused_by_name():
+    X, y = rows("names")
+    for density in ("categorical", "auto"):
+        with pytest.raises(ValueError, match="size.*small"):
+            XMM(density=density, **TREE).fit(X, y.where(y == "-", "small"))
+
+
+def test_a_class_with_one_row():
+    X, y = rows("names")
+    model = XMM(density="categorical", **TREE).fit(X, y.where(y.index != 4, "huge"))
+    scores = model.score_samples(X, np.full(len(X), "huge"))
+    assert np.isfinite(scores).all() and (scores < np.log(0.05)).all()
+
+
+def test_splines_on_a_target_with_spikes():
+    X, y = draw("mixed", 300, 1)
+    model = XMM(density="nsf", **TREE).fit(X, y)
+    assert np.isfinite(model.score_samples(X, y)).all()
+    grid = np.unique(np.concatenate([near_and_far(y), np.linspace(-0.5, 0.5, 20_001)]))
+    assert np.trapezoid(density_of_row(model, X, 0, grid), grid) == pytest.approx(1, abs=1e-2)
+
+
+def test_splines_on_few_rows():
+    X, y = draw("nsf", 30, 1)
+    model = XMM(density="nsf", **TREE).fit(X, y)
+    new = draw("nsf", 100, 2)
+    assert np.isfinite(model.score_samples(*new)).all() and model.score(*new) > -10
+
+
+def test_targets_on_a_line():
+    """The second target is twice the first: no spike without a floor, no crash."""
+    X, y = rows("gmm2")
+    model = XMM(**TREE).fit(X, y.assign(v=2 * y["u"]))
+    X, y = draw("gmm2", 300, 2)
+    assert np.isfinite(model.score_samples(X, y.assign(v=2 * y["u"]))).all()
+    assert np.isfinite(model.score_samples(X, y)).all()
+
+
+def test_a_target_given_as_one_column():
+    X, y = rows("gmm")
+    model, new, target = fitted("gmm")
+    with pytest.warns(match="column-vector|1d array"):
+        one = XMM(**TREE).fit(X, y.to_frame())
+    assert one.predict(new).shape == (500,)
+    np.testing.assert_array_equal(one.score_samples(new, target), model.score_samples(new, target))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_population_and_component_means_have_the_shape_of_the_target(kind):
+    model, X, y = fitted(kind)
+    k = len(model.rules_) + 1
+    assert model.component_means().shape == ((k, 2) if kind.endswith("2") else (k,))
+    assert model.population_pdf(y[:7] if kind not in ("names", "category") else np.arange(3)).shape == (7 if kind not in (
+        "names", "category") else 3,)
+
+
+@pytest.mark.parametrize("kind", ["integers", "mixed", "gmm", "nsf", "gmm2", "nsf2"])
+def test_prediction_is_the_mean_of_the_draws(kind):
+    model, X, _ = fitted(kind)
+    many = model.sample(same_row(X, 0, 6000), random_state=0)
+    np.testing.assert_allclose(many.mean(axis=0), model.predict(X)[0], atol=5 * many.std() / np.sqrt(6000))

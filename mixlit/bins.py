@@ -10,11 +10,21 @@ from dataclasses import dataclass
 import numpy as np
 
 # %% auto #0
-__all__ = ['bin_edges', 'FeatureBins', 'accepted_bins', 'outside_interval', 'failing_conditions', 'cover_rules', 'count_bounds',
-           'hull', 'best_intervals', 'best_levels', 'best_conditions', 'condition_values']
+__all__ = ['value_quantiles', 'bin_edges', 'FeatureBins', 'accepted_bins', 'outside_interval', 'failing_conditions',
+           'cover_rules', 'count_bounds', 'hull', 'best_intervals', 'best_levels', 'best_conditions',
+           'condition_values']
 
-# %% ../nbs/00c_bins.ipynb #9f99ea3a
-def bin_edges(x: np.ndarray, max_bins: int, near: np.ndarray | None = None) -> np.ndarray:
+# %% ../nbs/00c_bins.ipynb #3cb714b0
+def value_quantiles(values: np.ndarray, count: np.ndarray, q: np.ndarray) -> np.ndarray:
+    """Quantiles q of ascending distinct values that occur `count` times (or with that weight): always one of the values.
+
+    The smallest value with at least a share q of the weight at or below it, numpy's 'inverted_cdf'; so a row of weight 3 is
+    the same as three rows.
+    """
+    share = count.cumsum()
+    return values[np.searchsorted(share, np.asarray(q) * share[-1] * (1 - 1e-12))]
+
+def bin_edges(x: np.ndarray, max_bins: int, near: np.ndarray | None = None, weight: np.ndarray | None = None) -> np.ndarray:
     """Data values at which a feature may be cut.
 
     Parameters
@@ -24,15 +34,21 @@ def bin_edges(x: np.ndarray, max_bins: int, near: np.ndarray | None = None) -> n
         A feature with at most this many distinct values may be cut at each of them, another one at its quantiles.
     near : array, optional
         Cuts next to which every data value is allowed: from one or two quantiles below to one or two above.
+    weight : array of shape (n,), optional
+        Weights of the rows, for the quantiles.
 
     Returns
     -------
     array, ascending, without the smallest value of x: nothing lies below it.
     """
-    values = np.unique(x)
+    if weight is None:
+        values, count = np.unique(x, return_counts=True)
+    else:
+        values, code = np.unique(x, return_inverse=True)
+        count = np.bincount(code, weight)
     if len(values) <= max_bins:
         return values[1:]
-    coarse = np.unique(np.quantile(x, np.linspace(0, 1, max_bins + 1)[1:-1], method="inverted_cdf"))
+    coarse = np.unique(value_quantiles(values, count, np.linspace(0, 1, max_bins + 1)[1:-1]))
     keep = np.zeros(len(values), dtype=bool)
     keep[np.searchsorted(values, coarse)] = True
     walls = np.concatenate([[-np.inf], coarse, [np.inf]])
@@ -42,7 +58,7 @@ def bin_edges(x: np.ndarray, max_bins: int, near: np.ndarray | None = None) -> n
     keep[0] = False
     return values[keep]
 
-# %% ../nbs/00c_bins.ipynb #c8955b8b
+# %% ../nbs/00c_bins.ipynb #e8e778f0
 @dataclass(frozen=True)
 class FeatureBins:
     """Features as small integers, so that an interval is a run of bins and a set of levels a mask.
@@ -71,7 +87,8 @@ class FeatureBins:
                 object.__setattr__(self, name, np.zeros(len(self.edges), dtype=bool))
 
     @classmethod
-    def from_values(cls, Z: np.ndarray, max_bins: int = 256, near: list[np.ndarray] | None = None, n_levels=None) -> FeatureBins:
+    def from_values(cls, Z: np.ndarray, max_bins: int = 256, near: list[np.ndarray] | None = None, n_levels=None,
+                    weight: np.ndarray | None = None) -> FeatureBins:
         """Bin each column of Z (n, d) at `max_bins` quantiles, and at every value next to the cuts in `near`.
 
         `n_levels` (d,) is the number of levels of a category, 0 for a number; NaN is missing.
@@ -79,7 +96,8 @@ class FeatureBins:
         d = Z.shape[1]
         categorical = np.zeros(d, dtype=bool) if n_levels is None else np.asarray(n_levels) > 0
         gone = np.isnan(Z)
-        edges = [np.zeros(0) if categorical[j] else bin_edges(Z[~gone[:, j], j] if gone[:, j].any() else Z[:, j], max_bins, None if near is None else near[j])
+        known = lambda v, j: None if v is None else v[~gone[:, j]] if gone[:, j].any() else v
+        edges = [np.zeros(0) if categorical[j] else bin_edges(known(Z[:, j], j), max_bins, None if near is None else near[j], known(weight, j))
                  for j in range(d)]
         n_bins = np.array([n_levels[j] + gone[:, j].any() if categorical[j] else len(edges[j]) + 1 for j in range(d)], dtype=int)
         codes = np.empty((d, len(Z)), dtype=np.int32)

@@ -149,9 +149,11 @@ def said_together(crossed: np.ndarray, words: list[str]) -> np.ndarray:
     texts = np.array([" and ".join(w for w, c in zip(words, p) if c) for p in patterns], dtype=object)
     return texts[which.ravel()]
 
-# %% ../nbs/01l_explanations.ipynb #d95bb8d7
-def step_words(rule: Rule, crossed: np.ndarray, distance: np.ndarray, columns: dict[str, Column]) -> np.ndarray:
-    """'3.2 away' where one bound of a number is crossed, else '': (n,) texts."""
+# %% ../nbs/01l_explanations.ipynb #17243d60
+def step_words(rule: Rule, table: pd.DataFrame, crossed: np.ndarray, distance: np.ndarray, columns: dict[str, Column]) -> np.ndarray:
+    """'3.2 away' where one bound of a known number is crossed, else '': (n,) texts."""
+    gone = np.array([table[c.feature].isna() for c in rule.conditions for _ in range(max(1, int(np.isfinite(c.low)) + int(np.isfinite(c.high))))]).T
+    distance = np.where(gone, 0.0, distance)
     scales = np.array([0.0 if c.levels is not None else columns[c.feature].scale for c in rule.conditions
                        for _ in range(max(1, int(np.isfinite(c.low)) + int(np.isfinite(c.high))))])
     step = (crossed * distance * scales).sum(axis=1)
@@ -176,7 +178,7 @@ def nearest_changes(xmm: XMM, table: pd.DataFrame) -> pd.DataFrame:
         if closer.any():
             best[closer] = d[closer]
             bound[closer] = said_together(crossed[closer], words)
-            change[closer] = step_words(rule, crossed[closer], distance[closer], columns)
+            change[closer] = step_words(rule, table[closer], crossed[closer], distance[closer], columns)
             effect[closer] = np.where(holds[closer].all(axis=1), f"leaves '{text}'", f"enters '{text}'")
     return pd.DataFrame({"nearest_bound": bound, "change": change, "distance": best, "effect": effect})
 
@@ -235,12 +237,12 @@ class LocalExplanation(Explanation):
         """Density of y of each row (at most eight) over the grey population."""
         return plot_rows(self.model, self.table, ax)
 
-# %% ../nbs/01l_explanations.ipynb #5167543c
+# %% ../nbs/01l_explanations.ipynb #b3985d4b
 def target_grid(xmm: XMM, n: int = 240) -> np.ndarray:
     """Values of y where some density of the model is visible, (n,); all values of a discrete one."""
     low, high = xmm.mixtures_.visible_range()
     if xmm.density_ == "categorical":
-        return np.asarray(xmm.mixtures_.atoms, dtype=float)
+        return np.asarray(xmm.mixtures_.atoms, dtype=float) if xmm.classes_ is None else np.array(xmm.classes_, dtype=object)
     return np.setdiff1d(np.linspace(low, high, n), xmm.mixtures_.atoms)
 
 def component_colour(r: int) -> tuple[float, float, float]:
@@ -263,8 +265,10 @@ def plot_densities(xmm: XMM, ax=None):
     shown = np.flatnonzero(xmm.weights_ > 0)
     ax = get_axes(ax, height=0.8 + 0.62 * len(shown))
     y = target_grid(xmm)
+    named = getattr(xmm, "classes_", None) is not None
     local, population, atoms = xmm.component_pdf(y), xmm.population_pdf(y), xmm.mixtures_.atoms
     chance = xmm.component_pdf(atoms) if len(atoms) and xmm.density_ != "categorical" else np.zeros((len(local), 0))
+    y = np.arange(len(y)) if named else y
     for place, r in enumerate(reversed(shown)):
         colour = component_colour(r) if r < len(xmm.rules_) else "#555555"
         draw_ridge(ax, y, place, 0.68 * local[r] / local[r].max(), 0.68 * population / population.max(), colour, xmm.density_ == "categorical")
@@ -274,8 +278,8 @@ def plot_densities(xmm: XMM, ax=None):
         ax.annotate(f"{frame.rule[r]}  ({100 * xmm.weights_[r]:.0f}%)", (0.01, place + 0.84), xycoords=("axes fraction", "data"), fontsize=8, va="center")
     pad = 0.6 if xmm.density_ == "categorical" else 0.0
     ax.set(yticks=[], xlabel=xmm.target_name_, ylim=(-0.1, len(shown)), xlim=(y[0] - pad, y[-1] + pad), ylabel=f"density of {xmm.target_name_}, by rule")
-    if getattr(xmm, "classes_", None) is not None:
-        ax.set_xticks(y, xmm.classes_)
+    if named:
+        ax.set_xticks(y, [str(c) for c in xmm.classes_])
     return ax
 
 def draw_ridge(ax, y: np.ndarray, place: float, own: np.ndarray, grey: np.ndarray, colour, bars: bool) -> None:
@@ -289,16 +293,21 @@ def draw_ridge(ax, y: np.ndarray, place: float, own: np.ndarray, grey: np.ndarra
     ax.plot(y, place + own, color=colour)
     ax.fill_between(y, place, place + own, color=colour, alpha=0.25, lw=0)
 
-# %% ../nbs/01l_explanations.ipynb #94de824a
+# %% ../nbs/01l_explanations.ipynb #fe50709d
 def plot_rows(xmm: XMM, table: pd.DataFrame, ax=None, most: int = 8):
     """Density of y of the first `most` rows of a table over the grey population."""
+    if xmm.means_.ndim == 2:
+        from mixlit.targets import plot_joint
+        return plot_joint(xmm.mixtures_[np.unique(xmm._active(table.head(most))[1])], xmm.target_names_, ax=ax)
     ax = get_axes(ax)
     y, rows = target_grid(xmm), table.head(most)
-    pdf = xmm._row_pdf(rows, y)
+    pdf, population = xmm._row_pdf(rows, y), xmm.population_pdf(y)
+    if y.dtype == object:
+        y = np.array([str(v) for v in y])
     if xmm.density_ == "categorical":
-        ax.bar(y, xmm.population_pdf(y), color=GREY, alpha=0.6, label="population")
+        ax.bar(y, population, color=GREY, alpha=0.6, label="population")
     else:
-        ax.fill_between(y, xmm.population_pdf(y), color=GREY, alpha=0.6, lw=0, label="population")
+        ax.fill_between(y, population, color=GREY, alpha=0.6, lw=0, label="population")
     for i, p in enumerate(pdf):
         ax.plot(y, p, "o" if xmm.density_ == "categorical" else "-", color=component_colour(i), label=f"row {i}")
     ax.set(xlabel=xmm.target_name_, ylabel=f"density of {xmm.target_name_} given x", yticks=[])

@@ -487,14 +487,14 @@ def ascend(model: HardMixture, max_rounds: int = 30, tol: float = 0.5, drop: boo
         last = now
     return now
 
-# %% ../nbs/01c_refinement.ipynb #88dffe86
+# %% ../nbs/01c_refinement.ipynb #6cd4cc8a
 def finer_bins(model: HardMixture, X: np.ndarray, max_bins: int = 256) -> None:
     """Let cuts lie at every data value next to a found bound, the bounds staying where they are."""
     low, high = model.features.decode(model.low, model.high)
     near = [np.unique(b[np.isfinite(b)]) for b in np.concatenate([low, high]).T]
     n_levels = np.where(model.features.categorical, model.features.n_bins, 0)
     gone = np.isnan(X).any(axis=0) & model.features.categorical
-    model.features = FeatureBins.from_values(X, max_bins, near, n_levels - gone)
+    model.features = FeatureBins.from_values(X, max_bins, near, n_levels - gone, model.weight)
     model.low, model.high = model.features.encode(low, high)
 
 # %% ../nbs/01c_refinement.ipynb #59ae9942

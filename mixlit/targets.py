@@ -705,14 +705,16 @@ def describe_gaussian(mean: np.ndarray, cov: np.ndarray) -> str:
         text += f"; correlation {correlation[top]:.1f}" + (f" of targets {i[top] + 1} and {j[top] + 1}" if len(mean) > 2 else "")
     return text + ")"
 
-# %% ../nbs/01e_targets.ipynb #32cdc6ac
+# %% ../nbs/01e_targets.ipynb #e1f1e06d
 def halve_cells(Y: np.ndarray, max_groups: int, weight: np.ndarray) -> np.ndarray:
-    """Cell (n,) of each row of Y (n, p) after repeated cuts at medians; `max_groups` of at least n keeps every row apart."""
+    """Cell (n,) of each row of Y (n, p) after repeated cuts at medians; equal rows alone share one if there is room."""
     n, p = Y.shape
-    if max_groups >= n:
-        return np.arange(n)
-    spread = Y.std(axis=0)
-    scaled = (Y - Y.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    distinct, code = np.unique(Y, axis=0, return_inverse=True)
+    if max_groups >= len(distinct):
+        return code.ravel()
+    centre = np.average(Y, axis=0, weights=weight)
+    spread = np.sqrt(np.average((Y - centre) ** 2, axis=0, weights=weight))
+    scaled = (Y - centre) / np.where(spread > 0, spread, 1.0)
     code = np.zeros(n, dtype=int)
     for _ in range(int(np.log2(max_groups))):
         size = np.bincount(code, weight)

@@ -41,8 +41,8 @@ __all__ = ['SYNTHETIC', 'INSURANCE', 'REPORT_STYLE', 'EXAMPLES', 'gaussian_log_d
            'result_text', 'rule_colours', 'density_figure', 'binned_gating', 'gating_figure', 'calibration_figure',
            'html_table', 'inline_svg', 'summary_words', 'rules_html', 'scores_html', 'rows_html', 'settings_html',
            'reading_html', 'reload_code', 'report_html', 'check_output', 'write_together', 'current_umask',
-           'check_seed', 'as_table', 'report_folder', 'fit', 'stamped', 'warm_up_toy', 'progress', 'bench',
-           'OneLineParser', 'command_parser', 'main']
+           'check_seed', 'as_table', 'report_folder', 'fit', 'stamped', 'warm_up_toy', 'progress', 'store', 'bench_xmm',
+           'bench_tables', 'bench', 'OneLineParser', 'command_parser', 'main']
 
 # %% ../nbs/05_experiments.ipynb #29069c2b
 def gaussian_log_density(y_train: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -620,10 +620,10 @@ class FitResult:
 
     __repr__ = to_text
 
-# %% ../nbs/05_experiments.ipynb #7942cfa7
+# %% ../nbs/05_experiments.ipynb #b249802a
 def check_features(table: Table) -> None:
     """Raise a ValueError for a feature column that XMM cannot use, with rows counted in the whole table (the first is 0)."""
-    from mixlit.xmm import describe_column
+    from mixlit.columns import describe_column
     for c in table.X.columns:
         try:
             describe_column(table.X[c], c)
@@ -694,7 +694,7 @@ def result_text(result: FitResult) -> str:
     lines += ["", *[f"Note: {n}" for n in notes]] if notes else []
     return "\n".join(lines)
 
-# %% ../nbs/05_experiments.ipynb #b827e90b
+# %% ../nbs/05_experiments.ipynb #36af8eb2
 def rule_colours(k: int) -> list[str]:
     """The colour of each of k rules in the report, and grey for 'otherwise'."""
     return [PALETTE[r % 7] for r in range(k)] + ["#7f7f7f"]
@@ -702,7 +702,7 @@ def rule_colours(k: int) -> list[str]:
 def density_figure(result: FitResult):
     """A strip for each rule: its density of the target in colour, that of all rows in grey, each strip with its own height."""
     from matplotlib import rc_context
-    from mixlit.xmm import target_grid
+    from mixlit.explanations import target_grid
     model = result.model
     used, colours = np.flatnonzero(model.weights_ > 0), rule_colours(len(model.rules_))
     y = target_grid(model, 300)
@@ -1073,35 +1073,15 @@ def progress(quiet: bool):
     from tqdm import tqdm
     return lambda jobs: tqdm(jobs, delay=2, leave=False, file=sys.stderr)
 
-# %% ../nbs/05_experiments.ipynb #e4221998
-def bench(names: Sequence[str] = ("xmm",), seeds: int = 5, quick: bool = False, save: str | Path | None = None, quiet: bool = False) -> pd.DataFrame:
-    """Print the benchmark tables of a family beside their targets.
+# %% ../nbs/05_experiments.ipynb #4eb34235
+def store(folder: str | Path | None, frames: dict[str, pd.DataFrame]) -> None:
+    """Write runs as CSV files, by file name, into a folder, if there is one."""
+    if folder is not None:
+        write_together({Path(folder) / name: frame.to_csv(index=False, float_format="%.6g", lineterminator="\n") for name, frame in frames.items()})
 
-    Parameters
-    ----------
-    names : sequence of str
-        Families; 'xmm' is the only one so far.
-    seeds : int
-        Tables drawn from each generator.
-    quick : bool
-        One seed, 2,000 rows, one fold: to see that all is well; the targets are meant for 10,000 rows and five seeds.
-    save : path, optional
-        Folder for xmm_synthetic.csv and xmm_insurance.csv, one row a run.
-    quiet : bool
-        No progress bar.
-
-    Returns
-    -------
-    DataFrame
-        All runs on synthetic tables.
-    """
-    for name in names:
-        if name != "xmm":
-            raise ValueError(f"no benchmark is called {name!r}; {suggest(name, ['xmm'])}")
-    if seeds < 1:
-        raise ValueError(f"seeds = {seeds} must be at least 1")
+def bench_xmm(seeds: int, quick: bool, show) -> dict[str, pd.DataFrame]:
+    """Print the synthetic tables and insurance; runs by file name."""
     score_toy(warm_up_toy(), procedures(0)["default"])                         # imports and first calls are not timed
-    show = progress(quiet)
     seeds, n_samples = (1, 2_000) if quick else (seeds, 10_000)
     runs = stamped(run_synthetic(seeds, n_samples, show=show))
     print(f"Synthetic tables of {n_samples} rows, a fifth held out; medians over {seeds} seed{'s' * (seeds > 1)}.\n\n{synthetic_text(summarise_synthetic(runs))}\n")
@@ -1113,11 +1093,60 @@ def bench(names: Sequence[str] = ("xmm",), seeds: int = 5, quick: bool = False, 
     else:
         outputs["xmm_insurance.csv"] = stamped(run_insurance(insurance, n_folds=1 if quick else 5, show=show))
         print(f"Insurance, test folds of KFold(5, shuffle=True, random_state=0), dollars; means.\n\n{insurance_text(outputs['xmm_insurance.csv'])}")
-    if save is not None:
-        write_together({Path(save) / name: frame.to_csv(index=False, float_format="%.6g", lineterminator="\n") for name, frame in outputs.items()})
-    return runs
+    return outputs
 
-# %% ../nbs/05_experiments.ipynb #d4d1641f
+def bench_tables(jobs: int, quick: bool, show) -> dict[str, pd.DataFrame]:
+    """Print the comparison on real tables, see `mixlit.tables`; runs by file name. Tables that are not found are left out."""
+    from mixlit.tables import FIFTEEN, OTHERS, QUICK, run_tables, table_means, tables_text
+    tables = []
+    for name in QUICK if quick else (*FIFTEEN, *OTHERS):
+        try:
+            tables.append(load_table(name))
+        except (OSError, ImportError) as error:
+            print(f"Table {name} is left out: {error}")
+    if not tables:
+        raise FileNotFoundError("none of the tables was found; name the folder that holds them in the environment variable MIXLIT_DATA")
+    runs = stamped(run_tables(tables, n_folds=1 if quick else 5, n_jobs=jobs, show=show))
+    print(tables_text(table_means(runs)))
+    return {"xmm_tables.csv": runs}
+
+# %% ../nbs/05_experiments.ipynb #b61706b8
+def bench(names: Sequence[str] = ("xmm",), seeds: int = 5, quick: bool = False, save: str | Path | None = None, quiet: bool = False, jobs: int = 1) -> pd.DataFrame:
+    """Print benchmarks beside their targets.
+
+    Parameters
+    ----------
+    names : sequence of str
+        'xmm': synthetic tables with known truth, and insurance; 'tables': other methods on the real tables.
+    seeds : int
+        Tables drawn from each generator ('xmm').
+    quick : bool
+        To see that all is well. 'xmm': one seed, 2,000 rows, one fold; the targets are meant for 10,000 rows and five seeds. 'tables': one fold of two tables.
+    save : path, optional
+        Folder for xmm_synthetic.csv, xmm_insurance.csv and xmm_tables.csv, one row a run.
+    quiet : bool
+        No progress bar.
+    jobs : int
+        Processes ('tables').
+
+    Returns
+    -------
+    DataFrame
+        All runs of the last family; of 'xmm' those on synthetic tables.
+    """
+    for name in names:
+        if name not in ("xmm", "tables"):
+            raise ValueError(f"no benchmark is called {name!r}; {suggest(name, ['xmm', 'tables'])}")
+    if seeds < 1:
+        raise ValueError(f"seeds = {seeds} must be at least 1")
+    if jobs < 1:
+        raise ValueError(f"jobs = {jobs} must be at least 1")
+    for name in names:
+        outputs = bench_xmm(seeds, quick, progress(quiet)) if name == "xmm" else bench_tables(jobs, quick, progress(quiet))
+        store(save, outputs)
+    return next(iter(outputs.values()))
+
+# %% ../nbs/05_experiments.ipynb #964ef731
 EXAMPLES = """\
 examples:
   mixlit fit                                     a table that scikit-learn ships
@@ -1125,6 +1154,7 @@ examples:
   mixlit fit houses.parquet --target price --drop id --categorical zip --max-rules 8
   mixlit fit insurance                           a known table (from the folder MIXLIT_DATA, or downloaded)
   mixlit bench xmm --quick                       the benchmark, one small run
+  mixlit bench tables --jobs 2                   other methods on the real tables, in the folder MIXLIT_DATA
 """
 
 class OneLineParser(argparse.ArgumentParser):
@@ -1133,7 +1163,7 @@ class OneLineParser(argparse.ArgumentParser):
     def error(self, message: str):
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
-# %% ../nbs/05_experiments.ipynb #fd3404d3
+# %% ../nbs/05_experiments.ipynb #85167c62
 def command_parser() -> argparse.ArgumentParser:
     """The options of the command `mixlit`."""
     plain = {"formatter_class": argparse.RawDescriptionHelpFormatter, "epilog": EXAMPLES}
@@ -1152,10 +1182,11 @@ def command_parser() -> argparse.ArgumentParser:
     f.add_argument("--out", metavar="FOLDER", help="where to write (default mixlit-report-TABLE)")
     f.add_argument("--quiet", action="store_true", help="print only the paths of the two files; no progress bar")
     b = commands.add_parser("bench", help="run the benchmark and print it beside its targets", **plain, description="Run the benchmark of a family.")
-    b.add_argument("names", nargs="*", default=["xmm"], metavar="FAMILY", help="xmm (default)")
-    b.add_argument("--quick", action="store_true", help="one seed, small tables")
+    b.add_argument("names", nargs="*", default=["xmm"], metavar="FAMILY", help="xmm (default): synthetic tables and insurance; tables: other methods on the real tables")
+    b.add_argument("--quick", action="store_true", help="one seed, small tables, one fold")
     b.add_argument("--seeds", type=int, default=5, metavar="N", help="tables from each generator (default 5)")
     b.add_argument("--save", metavar="FOLDER", help="write one CSV row for each run")
+    b.add_argument("--jobs", type=int, default=1, metavar="N", help="processes for the tables (default 1)")
     b.add_argument("--quiet", action="store_true", help="no progress bar")
     return parser
 

@@ -505,7 +505,7 @@ def shuffled_search(xmm: XMM, X, y, n_shuffles: int = 99, start: str = "tree", r
     p = (1 + (null >= xmm.gains_[:, None]).sum(axis=1)) / (1 + n_shuffles)
     return pd.DataFrame({"rule": rule_texts(xmm)[:-1], "gain": xmm.gains_, "p": p})
 
-# %% ../nbs/01h_certainty.ipynb #741856cf
+# %% ../nbs/01h_certainty.ipynb #b1ac4e37
 SIDES = {"low": ">=", "high": "<"}
 
 def short_number(v: float) -> str:
@@ -514,11 +514,11 @@ def short_number(v: float) -> str:
 
 def bound_text(b, rules: RuleSet, n_returned: int) -> str:
     """One bound with its interval: 'bmi >= 30.1 (29.8 to 30.6)', 'smoker = yes (same in 100%)'; `b` is a row of `bound_intervals`."""
+    condition = next(c for c in rules[b.rule].conditions if c.feature == b.feature)
     if b.side not in SIDES:
-        condition = next(c for c in rules[b.rule].conditions if c.feature == b.feature)
         said = condition.to_text(levels=rules.levels.get(b.feature))
         return f"{said} ({f'same in {100 * b.share:.0f}%' if n_returned else 'never returned'})"
-    said = f"{b.feature} {SIDES[b.side]} {format_number(b.bound)}"
+    said = f"{b.feature} {SIDES[b.side]} {format_number(b.bound)}{' or missing' if condition.missing else ''}"
     if np.isnan(b.low):
         return f"{said} ({'never there' if n_returned else 'never returned'})"
     there = "" if b.share == 1 else f", there in {100 * b.share:.0f}%"

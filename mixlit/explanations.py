@@ -49,7 +49,7 @@ class Explanation:
     def __repr__(self) -> str:
         return self.to_text()
 
-# %% ../nbs/01l_explanations.ipynb #788a4a23
+# %% ../nbs/01l_explanations.ipynb #084f34a0
 def rule_texts(xmm: XMM) -> list[str]:
     """Every rule in words, 'otherwise' last."""
     return [*(r.to_text(xmm.rules_.units, xmm.rules_.levels) for r in xmm.rules_), "otherwise"]
@@ -85,7 +85,8 @@ class GlobalExplanation(Explanation):
         """One line for each component, to be read aloud."""
         is_ = said_of(self.model)
         line = lambda r: f"{100 * r.weight:4.0f}%  {'if ' if r.rule not in ('otherwise', 'always') else ''}{r.rule}: {is_}{r.density}"
-        return "\n".join(line(r) if r.weight > 0 else "   0%  otherwise: no training row" for r in self.frame.itertuples())
+        lines = [line(r) if r.weight > 0 else "   0%  otherwise: no training row" for r in self.frame.itertuples()]
+        return "\n".join(lines + ([f"({self.model.density_reason_})"] if self.model.density_reason_ else []))
 
     def plot(self, ax=None):
         """Density of y per component over the grey population."""

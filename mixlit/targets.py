@@ -705,13 +705,13 @@ def describe_gaussian(mean: np.ndarray, cov: np.ndarray) -> str:
         text += f"; correlation {correlation[top]:.1f}" + (f" of targets {i[top] + 1} and {j[top] + 1}" if len(mean) > 2 else "")
     return text + ")"
 
-# %% ../nbs/01e_targets.ipynb #e1f1e06d
+# %% ../nbs/01e_targets.ipynb #2cf9db05
 def halve_cells(Y: np.ndarray, max_groups: int, weight: np.ndarray) -> np.ndarray:
     """Cell (n,) of each row of Y (n, p) after repeated cuts at medians; equal rows alone share one if there is room."""
     n, p = Y.shape
-    distinct, code = np.unique(Y, axis=0, return_inverse=True)
-    if max_groups >= len(distinct):
-        return code.ravel()
+    _, first, code = np.unique(Y, axis=0, return_index=True, return_inverse=True)
+    if max_groups >= len(first):
+        return np.argsort(np.argsort(first))[code.ravel()]                              # in the order of the rows
     centre = np.average(Y, axis=0, weights=weight)
     spread = np.sqrt(np.average((Y - centre) ** 2, axis=0, weights=weight))
     scaled = (Y - centre) / np.where(spread > 0, spread, 1.0)

@@ -526,7 +526,7 @@ def check_monotone(monotone, columns: list[Column], y: np.ndarray, expert: str) 
         raise ValueError("monotone is defined for one target and expert='constant'")
     return monotone
 
-# %% ../nbs/01_xmm.ipynb #7eba2ed0
+# %% ../nbs/01_xmm.ipynb #5df3779c
 class XMM(RegressorMixin, BaseEstimator):
     """Explainable mixture model: p(y given x) as a mixture whose components are gated by rules.
 
@@ -810,7 +810,7 @@ class XMM(RegressorMixin, BaseEstimator):
         self.means_ = average(mean)
         self.sds_ = np.sqrt(average(variance + (mean - self.means_[component]) ** 2))
         places = [np.flatnonzero(component == r) for r in which]
-        self.profiles_ = [x[p[np.linspace(0, len(p) - 1, min(len(p), 40)).astype(int)]] for p in places]
+        self.profiles_ = [x[p[np.linspace(0, len(p) - 1, min(len(p), 150)).astype(int)]] for p in places]
 
     def _decoded(self, model: HardMixture, table: SearchTable) -> RuleSet:
         low, high, accepts = bounds_of(model)

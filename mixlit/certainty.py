@@ -32,9 +32,9 @@ from .xmm import XMM, SearchTable, background_shares, choose_components, hard_mi
 __all__ = ['SIDES', 'jaccard', 'match_rules', 'list_bounds', 'bounds_in_refit', 'resampled_counts', 'refit_settings',
            'refit_rules', 'RuleBootstrap', 'bound_intervals', 'training_rows', 'named_target', 'bootstrap_rules',
            'local_log_densities', 'removal_changes', 'mean_gains', 'held_out_gains', 'check_conditional', 'fixed_base',
-           'with_densities_of', 'cross_fitted_gains', 'holm', 'adjust', 'mean_difference', 'two_sample_test',
-           'class_test', 'density_tests', 'largest_gain', 'shuffled_search', 'short_number', 'bound_text', 'ranked',
-           'bounds_table', 'Certainty', 'rule_certainty', 'plot_bounds']
+           'with_densities_of', 'cross_fitted_gains', 'holm', 'adjust', 'class_test', 'mean_difference',
+           'two_sample_test', 'density_tests', 'largest_gain', 'shuffled_search', 'short_number', 'bound_text',
+           'ranked', 'bounds_table', 'Certainty', 'rule_certainty', 'plot_bounds']
 
 # %% ../nbs/01h_certainty.ipynb #bf03b88d
 def jaccard(A: np.ndarray, B: np.ndarray) -> np.ndarray:
@@ -140,7 +140,7 @@ def refit_rules(settings: XMM, table: pd.DataFrame, y, weight: np.ndarray, seed:
         warnings.simplefilter("ignore")                                      # constant columns, an early stop: of no interest here
         return clone(settings).set_params(random_state=seed).fit(table, y, weight).rules_
 
-# %% ../nbs/01h_certainty.ipynb #051327ca
+# %% ../nbs/01h_certainty.ipynb #b1c91101
 @dataclass
 class RuleBootstrap:
     """What became of each rule when the table was resampled and the search repeated.
@@ -155,8 +155,7 @@ class RuleBootstrap:
         The rule of the refit that each rule was paired with, -1 for none.
     overlap : array of shape (B, k)
         Their Jaccard overlap on the training rows.
-    bounds : list of b (rule, feature, side)
-    values : array of shape (B, b)
+    bounds, values : list of b (rule, feature, side), array of shape (B, b)
         Where each refit puts each bound, see `bounds_in_refit`.
     threshold : float
         Overlap from which a rule counts as returned.
@@ -224,19 +223,17 @@ def named_target(xmm: XMM, values: np.ndarray) -> np.ndarray:
     """The target as `XMM.fit` takes it: class numbers become names again."""
     return values if xmm.classes_ is None else np.array(xmm.classes_, dtype=object)[values.astype(int)]
 
-# %% ../nbs/01h_certainty.ipynb #a5133249
+# %% ../nbs/01h_certainty.ipynb #1c8492e2
 def bootstrap_rules(xmm: XMM, X, y, n_boot: int = 50, sample_weight=None, threshold: float = 0.8, resample: str = "bootstrap", start: str = "tree",
                     random_state=None, n_jobs: int | None = 1, progress=iter) -> RuleBootstrap:
     """Repeat the search on resampled rows and look for every rule of `xmm` among the rules found.
 
     Parameters
     ----------
-    xmm : XMM
-        A fitted model.
-    X, y
-        Its training table.
+    xmm, X, y
+        A fitted model and its training table.
     n_boot : int
-        Refits. With a tree start one takes less than a second on 2,000 rows.
+        Refits.
     sample_weight : array of shape (n,), optional
         As in `XMM.fit`; rows are resampled, and a drawn row keeps its weight.
     threshold : float
@@ -245,9 +242,8 @@ def bootstrap_rules(xmm: XMM, X, y, n_boot: int = 50, sample_weight=None, thresh
         n rows with replacement (as weights, no row is copied), or half of the rows without replacement.
     start : {'tree', 'kept', 'same'}
         See `refit_settings`.
-    random_state : int, RandomState or None
-    n_jobs : int, optional
-        Processes, as in scikit-learn.
+    random_state, n_jobs
+        As in scikit-learn.
     progress : callable
         Wraps the iterable of resamples, for example `tqdm`.
 
@@ -411,6 +407,16 @@ def adjust(p: np.ndarray, method: str = "holm") -> np.ndarray:
     out[known] = stats.false_discovery_control(p[known]) if known.any() else []
     return out
 
+# %% ../nbs/01h_certainty.ipynb #9f134bed
+def class_test(inside: np.ndarray, outside: np.ndarray) -> tuple[float, float]:
+    """G test of classes: statistic and p value, from the numbers of the classes in and outside a rule."""
+    _, code = np.unique(np.concatenate([inside, outside]), return_inverse=True)
+    counts = np.stack([np.bincount(c, minlength=code.max() + 1) for c in (code[: len(inside)], code[len(inside) :])])
+    if counts.shape[1] < 2:
+        return 0.0, 1.0
+    found = stats.chi2_contingency(counts, lambda_="log-likelihood", correction=False)
+    return float(found[0]), float(found[1])
+
 # %% ../nbs/01h_certainty.ipynb #5203886d
 def mean_difference(a: np.ndarray, b: np.ndarray, axis: int = -1) -> np.ndarray:
     """Difference of two means, the statistic of the permutation test."""
@@ -429,16 +435,7 @@ def two_sample_test(a: np.ndarray, b: np.ndarray, test: str, n_permutations: int
                                        alternative="greater", random_state=rng)
     return float(found.statistic), float(found.pvalue)
 
-# %% ../nbs/01h_certainty.ipynb #0e4e7fc3
-def class_test(inside: np.ndarray, outside: np.ndarray) -> tuple[float, float]:
-    """G test of classes: statistic and p value, from the numbers of the classes in and outside a rule."""
-    _, code = np.unique(np.concatenate([inside, outside]), return_inverse=True)
-    counts = np.stack([np.bincount(c, minlength=code.max() + 1) for c in (code[: len(inside)], code[len(inside) :])])
-    if counts.shape[1] < 2:
-        return 0.0, 1.0
-    found = stats.chi2_contingency(counts, lambda_="log-likelihood", correction=False)
-    return float(found[0]), float(found[1])
-
+# %% ../nbs/01h_certainty.ipynb #b2d17eb9
 def density_tests(xmm: XMM, X, y, test: str = "auto", n_permutations: int = 999, least: int = 5, random_state=None) -> pd.DataFrame:
     """Test for each rule whether y is distributed inside it as it is outside.
 
@@ -449,10 +446,8 @@ def density_tests(xmm: XMM, X, y, test: str = "auto", n_permutations: int = 999,
     test : {'auto', 'ks', 'cvm', 'permutation', 'g'}
         'auto': G test for classes, else Kolmogorov-Smirnov. 'cvm': Cramer-von Mises. 'permutation': of the mean log ratio of the rule's density to
         the population's, which has power against just what the rule claims. Ties make 'ks' and 'cvm' cautious.
-    n_permutations : int
-        Its smallest p value is 1 / (n_permutations + 1).
-    least : int
-        With fewer rows inside or outside there is no test (NaN).
+    n_permutations, least : int
+        The smallest p value of permutations is 1 / (n_permutations + 1); with fewer than `least` rows inside or outside there is no test (NaN).
 
     Returns
     -------
@@ -578,7 +573,7 @@ class Certainty(Explanation):
         """Forest of the bounds with their bootstrap intervals; see `plot_bounds`."""
         return plot_bounds(self, ax)
 
-# %% ../nbs/01h_certainty.ipynb #26c247d7
+# %% ../nbs/01h_certainty.ipynb #164f0f7f
 def rule_certainty(xmm: XMM, X, y, X_test=None, y_test=None, n_boot: int = 50, sample_weight=None, threshold: float = 0.8, level: float = 0.95,
                    resample: str = "bootstrap", start: str = "tree", test: str = "auto", adjustment: str = "holm", n_folds: int = 5, n_shuffles: int = 0,
                    random_state=None, n_jobs: int | None = 1, progress=iter) -> Certainty:
@@ -594,10 +589,8 @@ def rule_certainty(xmm: XMM, X, y, X_test=None, y_test=None, n_boot: int = 50, s
         See `bootstrap_rules`.
     level : float
         Level of the bootstrap intervals.
-    test, adjustment : str
-        See `density_tests` and `adjust`.
-    n_folds : int
-        Folds of `cross_fitted_gains`.
+    test, adjustment, n_folds
+        See `density_tests`, `adjust` and `cross_fitted_gains`.
     n_shuffles : int
         If positive, `shuffled_search` with so many repetitions adds a valid p value that needs no test rows (column p_shuffled).
     """
@@ -623,7 +616,7 @@ def rule_certainty(xmm: XMM, X, y, X_test=None, y_test=None, n_boot: int = 50, s
         frame["p_shuffled"] = shuffled_search(xmm, X, y, n_shuffles, start, rng, n_jobs, progress).p
     return Certainty(xmm, frame, bounds, boot, held_out, notes)
 
-# %% ../nbs/01h_certainty.ipynb #4609d93c
+# %% ../nbs/01h_certainty.ipynb #136fd669
 def plot_bounds(certainty: Certainty, ax=None):
     """Forest of the bounds: a dot at each, a line over its bootstrap interval, on the scale of the column's ranks; numbers in its own units.
 
@@ -644,5 +637,6 @@ def plot_bounds(certainty: Certainty, ax=None):
     ax.set(yticks=np.arange(len(b)), yticklabels=labels, ylim=(len(b) - 0.4, -0.6), xlim=(-0.02, 1.02), xlabel="place among the training rows (share of rows below)")
     for place, line in enumerate(b.itertuples()):
         ax.annotate(line.text, (1.02, place), xycoords=("axes fraction", "data"), va="center", fontsize=8, annotation_clip=False)
+    ax.tick_params(axis="y", length=0)
     ax.grid(False)
     return ax

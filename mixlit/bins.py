@@ -249,7 +249,7 @@ def best_levels(gain: np.ndarray, price: float) -> tuple[float, np.ndarray]:
     options = [(gain[s].sum() - price * min(s.sum(), (~s).sum()), s) for s in (~refused, named)]
     return max(options, key=lambda t: t[0])
 
-# %% ../nbs/00c_bins.ipynb #4d85fb40
+# %% ../nbs/00c_bins.ipynb #4a9ab364
 def best_conditions(features: FeatureBins, G: np.ndarray, price: float):
     """For every column the condition with the largest summed gain, equations (1) and (2).
 
@@ -284,6 +284,7 @@ def best_conditions(features: FeatureBins, G: np.ndarray, price: float):
             accepts[j, 0] = beside[j] > 0 if bounded[j] else gone[j] >= -price
     return value, low, high, accepts
 
+# %% ../nbs/00c_bins.ipynb #c5824d84
 def condition_values(features: FeatureBins, G: np.ndarray, price: float, low: np.ndarray, high: np.ndarray, accepts: np.ndarray | None):
     """What the conditions of one rule, as they stand, are worth: gain less price for each column, shape (d,)."""
     d, rows = len(G), np.arange(len(G))

@@ -202,7 +202,7 @@ def read_table(X, columns: list[Column]) -> pd.DataFrame:
                           UserWarning, stacklevel=4)
     return table.assign(**numbers)
 
-# %% ../nbs/01k_columns.ipynb #66de6466
+# %% ../nbs/01k_columns.ipynb #fcdc469d
 def target_label(y, column: int | None = None) -> str:
     """How a message names the target: by its name, or the name of one of several."""
     if column is not None and hasattr(y, "columns"):
@@ -210,6 +210,7 @@ def target_label(y, column: int | None = None) -> str:
     name = getattr(y, "name", None)
     return (f"target {name!r}" if isinstance(name, str) else "y") + ("" if column is None else f", column {column},")
 
+# %% ../nbs/01k_columns.ipynb #8e2795e9
 def check_target(y, n: int) -> np.ndarray:
     """The target as n finite floats, or (n, p) of them.
 

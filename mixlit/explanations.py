@@ -238,7 +238,7 @@ class LocalExplanation(Explanation):
         """Density of y of each row (at most eight) over the grey population."""
         return plot_rows(self.model, self.table, ax)
 
-# %% ../nbs/01l_explanations.ipynb #b3985d4b
+# %% ../nbs/01l_explanations.ipynb #74da3eff
 def target_grid(xmm: XMM, n: int = 240) -> np.ndarray:
     """Values of y where some density of the model is visible, (n,); all values of a discrete one."""
     low, high = xmm.mixtures_.visible_range()
@@ -252,6 +252,7 @@ def component_colour(r: int) -> tuple[float, float, float]:
     pale = 0.55 * (r // 7 % 2)
     return tuple(pale + (1 - pale) * c for c in to_rgb(PALETTE[r % 7]))
 
+# %% ../nbs/01l_explanations.ipynb #3121c854
 def plot_densities(xmm: XMM, ax=None):
     """A ridge for each component: its density of y in colour over the population's in grey, each scaled to its own peak.
 
@@ -283,6 +284,7 @@ def plot_densities(xmm: XMM, ax=None):
         ax.set_xticks(y, [str(c) for c in xmm.classes_])
     return ax
 
+# %% ../nbs/01l_explanations.ipynb #096c6daf
 def draw_ridge(ax, y: np.ndarray, place: float, own: np.ndarray, grey: np.ndarray, colour, bars: bool) -> None:
     """One component's density over the population's, as curves or as bars, standing on height `place`."""
     if bars:

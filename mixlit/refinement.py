@@ -154,7 +154,7 @@ def expected_counts(model: HardMixture) -> np.ndarray:
         share *= model.weight[row]
     return np.bincount(rule * m + group, share, minlength=len(model.low) * m).reshape(-1, m)
 
-# %% ../nbs/01c_refinement.ipynb #ec24fb47
+# %% ../nbs/01c_refinement.ipynb #209b46e9
 def background_shares(model: HardMixture) -> np.ndarray:
     """Share of the population in each local density, shape (k,): `background`, or b / (n + b) for b `background_rows` and n rows."""
     b = model.background_rows
@@ -166,6 +166,7 @@ def update_table(model: HardMixture) -> None:
     share = background_shares(model)[:, None]
     model.table = (1 - share) * local + share * model.population_table
 
+# %% ../nbs/01c_refinement.ipynb #ae6918f2
 def refit_densities(model: HardMixture, rounds: int = 4, n_iter: int = 8) -> None:
     """A few EM steps for all local densities, from where they stand: `rounds` of sharing (4), each with up to `n_iter` steps."""
     if not len(model.low):
@@ -627,7 +628,7 @@ def best_cut(features: FeatureBins, target: TargetBins, rows: np.ndarray, min_le
         goes_left[features.n_bins[j]] = other[j, i] > gain[j, i]
     return float(max(gain[j, i], other[j, i])), int(j), int(i) + 1, goes_left
 
-# %% ../nbs/01c_refinement.ipynb #da7a781d
+# %% ../nbs/01c_refinement.ipynb #d3bdcde5
 def grow_tree(features: FeatureBins, target: TargetBins, price: float, min_leaf: float = 20, max_leaves: int = 64,
               weight: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """Greedy start: cut the leaf that gains most until no cut pays `price` nats.
@@ -668,6 +669,7 @@ def grow_tree(features: FeatureBins, target: TargetBins, price: float, min_leaf:
     low, high, accepts = zip(*leaves)
     return np.vstack(low), np.vstack(high), None if accepts[0] is None else np.vstack(accepts)
 
+# %% ../nbs/01c_refinement.ipynb #ef9072f7
 def cut_leaf(features: FeatureBins, leaf: tuple, j: int, cut: int, goes_left: np.ndarray, left: bool) -> tuple:
     """One side of a leaf (low, high, accepts) cut on column j."""
     low, high, accepts = (None if part is None else part.copy() for part in leaf)

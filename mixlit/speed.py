@@ -17,7 +17,7 @@ import pandas as pd
 # %% auto #0
 __all__ = ['measure', 'peak_memory', 'in_new_process', 'speed_cases', 'run_speed', 'exponent', 'speed_marks', 'speed_text']
 
-# %% ../nbs/05b_speed.ipynb #97913c4b
+# %% ../nbs/05b_speed.ipynb #bd0ab467
 def measure(n_rows: int, start: str = "both", density: str = "gmm", n_regions: int = 20, n_features: int = 20, seed: int = 0, predict: bool = True) -> dict:
     """Fit one table and say what it took.
 
@@ -67,6 +67,7 @@ def _small() -> tuple[np.ndarray, np.ndarray]:
     X = rng.uniform(size=(300, 2))
     return X, (X[:, 0] > 0.5) + rng.normal(0, 0.1, 300)
 
+# %% ../nbs/05b_speed.ipynb #4fcd3d1b
 def in_new_process(**case) -> dict:
     """`measure(**case)` in a fresh process on one thread."""
     code = f"import json; from mixlit.speed import measure; print(json.dumps(measure(**json.loads({json.dumps(json.dumps(case))}))))"

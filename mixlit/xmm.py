@@ -45,7 +45,7 @@ __all__ = ['FITTED', 'KEPT', 'Target', 'choose_target', 'standard_deviation', 'p
            'check_real_settings', 'target_names', 'original_classes', 'plain', 'density_classes', 'densities_from_dict',
            'model_to_dict', 'model_from_dict']
 
-# %% ../nbs/01_xmm.ipynb #13bf28d8
+# %% ../nbs/01_xmm.ipynb #8d89aecf
 @dataclass
 class Target:
     """The target as the search sees it, and how its densities are fitted.
@@ -82,6 +82,7 @@ class Target:
         off = np.mean(~np.isin(self.values, self.family.atoms)) if self.density == "mixed" else 1.0    # a probability has no unit
         return float(np.sum(np.log(self.factor)) * off)
 
+# %% ../nbs/01_xmm.ipynb #8ffb18d8
 def choose_target(y, settings, n: int, name: str) -> tuple[np.ndarray, Choice]:
     """The target as numbers, (n,) or (n, p), and its kind of density; classes with names become 0, 1, ... `settings` is an `XMM`."""
     named = settings.density in ("categorical", "auto") and len(getattr(y, "shape", (0,))) == 1 and is_named(y)
@@ -95,6 +96,7 @@ def choose_target(y, settings, n: int, name: str) -> tuple[np.ndarray, Choice]:
         raise ValueError(f"density='categorical' and {name!r} has {distinct} distinct values in {n} rows; use 'gmm', or group the values")
     return values, Choice(settings.density, "", labels=labels)
 
+# %% ../nbs/01_xmm.ipynb #1eaff420
 def standard_deviation(values: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
     """Standard deviation of each column of (weighted) rows."""
     return np.sqrt(np.average((values - np.average(values, axis=0, weights=weight)) ** 2, axis=0, weights=weight))
@@ -132,7 +134,7 @@ def prepare_target(values: np.ndarray, choice: Choice, settings, weight: np.ndar
         final = SplineFamily(family.min_scale) if values.ndim == 1 else MultivariateSplineFamily(min(np.atleast_1d(family.min_scale)))
     return Target(scaled, offset, factor, family, choice.density, choice.reason, None, final)
 
-# %% ../nbs/01_xmm.ipynb #6a248a4c
+# %% ../nbs/01_xmm.ipynb #93a13f2a
 @dataclass
 class SearchTable:
     """What a search works on: features, target, weights, and the rules that a person gave.
@@ -170,6 +172,7 @@ class SearchTable:
         weight = None if self.weight is None else self.weight[rows]
         return replace(self, Z=self.Z[rows], weight=weight, target=replace(self.target, values=self.target.values[rows]))
 
+# %% ../nbs/01_xmm.ipynb #0c460610
 def automatic_support(n: float) -> int:
     """Rows a rule must cover in a table of n rows: 30, in small tables 10 + sqrt(n), but no more than a fifth of them."""
     return int(max(5, min(30, 10 + np.sqrt(n), n / 5)))
@@ -187,6 +190,7 @@ def hard_mixture(table: SearchTable, settings, low: np.ndarray | None = None, hi
     return HardMixture(features, target, family.population(target), family, price, settings.background, support,
                        settings.background_rows, settings.density_price, table.weight)
 
+# %% ../nbs/01_xmm.ipynb #7695b294
 def encode_rule(rule: Rule, columns: list[Column]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Bounds (d,) in the units of the data and accepted levels (d, C) of one rule; the inverse of `mixlit.columns.decode_rule`."""
     low, high = np.full(len(columns), -np.inf), np.full(len(columns), np.inf)
@@ -376,7 +380,7 @@ def change_family(model: HardMixture, table: SearchTable, family) -> HardMixture
     settle(new, table)
     return new
 
-# %% ../nbs/01_xmm.ipynb #5179264a
+# %% ../nbs/01_xmm.ipynb #8054b46e
 def start_model(base: HardMixture, table: SearchTable, start: str, settings, rng, search: Search) -> HardMixture:
     """Hard rules from one start, not yet improved."""
     model = base.blank()
@@ -402,6 +406,7 @@ def pool_rules(base: HardMixture, table: SearchTable, found: list[HardMixture]) 
     put_rules(model, table, low, high, accepts)
     return model
 
+# %% ../nbs/01_xmm.ipynb #efb8ca9a
 def find_rules(table: SearchTable, settings, rng: np.random.RandomState) -> Search:
     """Rules from every start in `settings.init`, each improved alone and then all together; the best criterion wins.
 
@@ -430,6 +435,7 @@ def find_rules(table: SearchTable, settings, rng: np.random.RandomState) -> Sear
     kept["kept"] = True
     return search
 
+# %% ../nbs/01_xmm.ipynb #202081fd
 def finish_on_all(model: HardMixture, table: SearchTable, settings) -> HardMixture:
     """The rules of a sample on the whole table: a few more rounds of refinement, and densities of all rows."""
     free = [None if b is None else b[~model.locked] for b in bounds_of(model)]
@@ -477,7 +483,7 @@ def otherwise_mixture(model: HardMixture) -> Mixtures:
     prior = model.min_support * model.target.count / model.target.count.sum()
     return model.family.fit(model.target, (counts + prior)[None])
 
-# %% ../nbs/01_xmm.ipynb #41630d36
+# %% ../nbs/01_xmm.ipynb #8015403b
 def path_means(model: HardMixture, j: int, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean of y of some rows while feature j alone runs through its range: the cuts (c,), and the means between them (c + 1, n)."""
     cuts = np.unique(np.concatenate([model.low[:, j], model.high[:, j]]))
@@ -511,6 +517,7 @@ def make_monotone(model: HardMixture, table: SearchTable, monotone: dict[str, in
             refit_densities(model)
             merge_rules(model)
 
+# %% ../nbs/01_xmm.ipynb #e071f5fa
 def check_monotone(monotone, columns: list[Column], y: np.ndarray, expert: str) -> dict[str, int]:
     """Signs by column, checked."""
     monotone = dict(monotone or {})
@@ -1071,7 +1078,7 @@ class XMM(RegressorMixin, BaseEstimator):
         """Read a model written by `save`."""
         return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
 
-# %% ../nbs/01_xmm.ipynb #7ac406cc
+# %% ../nbs/01_xmm.ipynb #f20d2eed
 def is_number(value, least: float = 0.0, whole: bool = False) -> bool:
     """Whether a setting is a finite number (a whole one) of at least `least`; True and False are not numbers."""
     kind = Integral if whole else Real
@@ -1099,6 +1106,7 @@ def check_settings(xmm: XMM) -> None:
                          "expert_rules and locked_rules at None")
     check_real_settings(xmm)
 
+# %% ../nbs/01_xmm.ipynb #82dd4c25
 def check_real_settings(xmm: XMM) -> None:
     """The part of `check_settings` that looks at real numbers."""
     for name in ("overlap_penalty", "prior_rows", "ebic_gamma", "density_price", "background_rows", "learning_rate", "background", "min_scale", "min_support"):

@@ -517,7 +517,7 @@ def rows_between(model: HardMixture, j: int, a: int, b: int) -> HardMixture:
     weight = None if model.weight is None else model.weight[rows]
     return replace(model, features=features, target=replace(model.target, code=model.target.code[rows]), covers=model.covers[:, rows], weight=weight)
 
-# %% ../nbs/01c_refinement.ipynb #e19f15d5
+# %% ../nbs/01c_refinement.ipynb #081ba475
 def share_cuts(model: HardMixture, most_rows: float = 0.02) -> None:
     """Let neighbouring cuts of a feature fall together where that costs less than the price of a bound.
 
@@ -530,12 +530,13 @@ def share_cuts(model: HardMixture, most_rows: float = 0.02) -> None:
         while True:
             cuts = np.unique(np.concatenate([model.low[:, j], model.high[:, j]]))
             cuts = cuts[(cuts > 0) & (cuts < n_bins[j])]
+            fixed = set(model.low[model.locked, j]) | set(model.high[model.locked, j])
             tried = []
             for a, b in zip(cuts, cuts[1:]):
                 if below[b] - below[a] <= most_rows * n:
                     part = rows_between(model, j, a, b)
                     now = objective(part)
-                    tried += [(objective(move_cut(part, j, old, new)) - now, old, new) for old, new in ((a, b), (b, a))]
+                    tried += [(objective(move_cut(part, j, old, new)) - now, old, new) for old, new in ((a, b), (b, a)) if old not in fixed]
             change, old, new = max(tried, key=lambda t: t[0], default=(-np.inf, 0, 0))
             if not tried or not change >= -model.price:
                 break

@@ -751,3 +751,12 @@ def test_rules_as_json_cover_the_same_rows(mixed):
     again = RuleSet.from_json(model.rules_.to_json())
     np.testing.assert_array_equal(again.covers(X), model.rules_.covers(X))
     assert again.to_text() == model.rules_.to_text()
+
+
+def test_neighbouring_cuts_of_locked_rules_do_not_hold_up_the_search():
+    """Two locked rules share no cut, though their cuts are a row apart: nothing moves, and the search comes to an end."""
+    X, y = levels_table()
+    x = np.sort(X["x"])
+    locked = [Rule([Condition("x", high=x[400])]), Rule([Condition("x", low=x[402])])]
+    model = XMM(locked_rules=locked, **TREE).fit(X, y)
+    assert all(any(found.conditions == rule.conditions for found in model.rules_) for rule in locked)

@@ -760,3 +760,38 @@ def test_neighbouring_cuts_of_locked_rules_do_not_hold_up_the_search():
     locked = [Rule([Condition("x", high=x[400])]), Rule([Condition("x", low=x[402])])]
     model = XMM(locked_rules=locked, **TREE).fit(X, y)
     assert all(any(found.conditions == rule.conditions for found in model.rules_) for rule in locked)
+
+
+def test_more_locked_rules_than_rules_may_be_kept(run_python):
+    """Either all locked rules are kept or the setting is refused; the search comes to an end."""
+    script = """if True:
+        import numpy as np
+        from mixlit.rules import Condition, Rule
+        from mixlit.xmm import XMM
+        rng = np.random.default_rng(0)
+        X = rng.random((400, 2))
+        y = 8 * (X[:, 1] > 0.5) + rng.normal(size=400)
+        locked = [Rule([Condition("x1", low=0.2, high=0.4)]), Rule([Condition("x1", high=0.77)])]
+        try:
+            model = XMM(locked_rules=locked, max_rules=1, init="tree", random_state=0).fit(X, y)
+        except ValueError as error:
+            assert "max_rules" in str(error), error
+        else:
+            assert set(locked) <= set(model.rules_), model.rules_
+        """
+    result = run_python("-c", script, timeout=40, OMP_NUM_THREADS="1")
+    assert result.returncode == 0, result.stderr
+
+
+def test_monotone_does_not_change_a_locked_rule():
+    """The locked rule makes the mean fall where it must not: it is kept all the same, or the two are refused together."""
+    X, y = levels_table()
+    y = np.where(X["x"] >= 0.5, -5.0, 0.0) + 0.1 * y
+    locked = Rule([Condition("x", low=0.5)])
+    model = XMM(locked_rules=[locked], monotone={"x": 1}, **TREE)
+    try:
+        model.fit(X, y)
+    except ValueError as error:
+        assert "x >= 0.5" in str(error) and "monotone" in str(error)
+    else:
+        assert locked.conditions in [rule.conditions for rule in model.rules_]

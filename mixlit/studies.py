@@ -87,7 +87,7 @@ def match_rules(toy: Toy, rules: RuleSet) -> pd.DataFrame:
     frame = pd.DataFrame({"share": true.mean(axis=0), "found": jaccard.argmax(axis=1) - 1, "jaccard": jaccard.max(axis=1)})
     return frame.sort_values("share", ascending=False, kind="stable")
 
-# %% ../nbs/01i_studies.ipynb #1d58b469
+# %% ../nbs/01i_studies.ipynb #0ec76929
 def start_name(init) -> str:
     """'tree', or 'tree + kmeans++' for several."""
     return init if isinstance(init, str) else " + ".join(init)
@@ -99,16 +99,14 @@ def score_starts(table, inits: Sequence, seed: int, holdout: float = 0.25, most_
     ----------
     table : Toy or Table
         Anything with `X` and `y`; with `log_density` too the truth is known.
-    inits : sequence
-        Values of `XMM`'s `init`.
-    seed : int
-        Draws the rows and seeds the fits.
+    inits, seed : sequence, int
+        Values of `XMM`'s `init`; draws the rows and seeds the fits.
     holdout, most_rows : float, int
         Share of rows held out; larger tables are thinned to `most_rows` at random first.
 
     Returns
     -------
-    list of dict
+    list of dict, one a start
         rows, columns, start, seed, density, rules, conditions, criterion (what the search minimises), nll (held out), gain over the plain
         mixture, above_truth; kept, the start whose rules won; seconds; and for every start s 'behind s', mean held-out nats a row by which this
         one trails it, and 'error s', the paired standard error of that.

@@ -94,7 +94,7 @@ def _numbers_of(x: pd.Series, name: str) -> np.ndarray | None:
         raise ValueError(f"Complex data not supported: column {name!r} holds {x.iloc[0]}")
     return x.to_numpy(dtype=float, na_value=np.nan)
 
-# %% ../nbs/01k_columns.ipynb #6cecdfeb
+# %% ../nbs/01k_columns.ipynb #3c67deba
 def describe_column(x: pd.Series, name: str) -> Column:
     """What the model keeps of one training column.
 
@@ -114,7 +114,7 @@ def describe_column(x: pd.Series, name: str) -> Column:
     counts = counts[counts > 0]
     levels = list(counts.index) if isinstance(x.dtype, pd.CategoricalDtype) else sorted(counts.index, key=lambda v: (str(type(v)), v))
     if len(levels) > MAX_LEVELS:
-        raise ValueError(f"column {name!r} holds text with {len(levels)} different values, for example {str(levels[0])!r}, more than {MAX_LEVELS}; "
+        raise ValueError(f"column {name!r} has {len(levels)} different levels, for example {str(levels[0])!r}, more than {MAX_LEVELS}; "
                          "leave it out (an identifier says nothing about other rows) or group its values")
     strange = next((v for v in levels if not isinstance(v, (str, bool, int, float, np.generic))), None)
     if strange is not None:
@@ -171,9 +171,9 @@ def readable_bounds(low: np.ndarray, high: np.ndarray, Z: np.ndarray) -> tuple[n
                 B[r, j] = readable_number(Z[below, j].max(), np.nanmin(np.where(below, np.nan, Z[:, j])))
     return low, high
 
-# %% ../nbs/01k_columns.ipynb #1534b379
-def read_table(X, columns: list[Column]) -> pd.DataFrame:
-    """A new table checked against the training columns.
+# %% ../nbs/01k_columns.ipynb #bc34017b
+def read_table(X, columns: list[Column], unused=()) -> pd.DataFrame:
+    """A new table checked against the training columns; there are no warnings about `unused` ones.
 
     Raises
     ------
@@ -192,12 +192,12 @@ def read_table(X, columns: list[Column]) -> pd.DataFrame:
             numbers[c.name] = values
         else:
             known = set(c.levels)
-            new = [v for v in table[c.name].dropna().unique() if v not in known]
+            new = [] if c.name in unused else [v for v in table[c.name].dropna().unique() if v not in known]
             if new:
                 warnings.warn(f"column {c.name!r} holds {new[0]!r}, which training did not see (levels: {', '.join(map(str, c.levels))}); "
                               "no rule on this column covers these rows", UserWarning, stacklevel=4)
         gone = np.isnan(values).sum() if c.levels is None else table[c.name].isna().sum()
-        if gone and not c.missing:
+        if gone and not c.missing and c.name not in unused:
             warnings.warn(f"column {c.name!r} is missing in {gone} of {len(table)} rows, and in none of training; no rule on this column covers these rows",
                           UserWarning, stacklevel=4)
     return table.assign(**numbers)

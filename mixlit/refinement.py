@@ -543,7 +543,7 @@ def share_cuts(model: HardMixture, most_rows: float = 0.02) -> None:
             best = move_cut(model, j, old, new)
             model.low, model.high, model.covers = best.low, best.high, best.covers
 
-# %% ../nbs/01c_refinement.ipynb #2d53fcaf
+# %% ../nbs/01c_refinement.ipynb #18edf081
 def refine(model: HardMixture, X: np.ndarray, max_rules: int | None = None, drop: bool = True) -> float:
     """Refine hard rules to convergence: coarse bins, then fine ones, the number of Gaussians, shared cuts.
 
@@ -564,7 +564,7 @@ def refine(model: HardMixture, X: np.ndarray, max_rules: int | None = None, drop
         The objective reached, equation (3), in nats.
     """
     ascend(model, drop=drop)
-    while max_rules is not None and len(model.low) > max_rules:
+    while max_rules is not None and len(model.low) > max(max_rules, model.locked.sum()):
         drop_rules(model, max_rules=len(model.low) - 1, only_excess=True)
         ascend(model, drop=drop)
     finer_bins(model, X)

@@ -307,7 +307,7 @@ def absorb_alike(model: HardMixture, smallest: int = 3) -> HardMixture:
     ascend(trial)
     return trial if objective(trial) > objective(model) else model
 
-# %% ../nbs/01_xmm.ipynb #b9a5b773
+# %% ../nbs/01_xmm.ipynb #6895c3f7
 def check_rules(rules, columns: list[Column], table: pd.DataFrame, setting: str) -> list[Rule]:
     """Rules that a person gave, as a list.
 
@@ -318,7 +318,7 @@ def check_rules(rules, columns: list[Column], table: pd.DataFrame, setting: str)
     """
     if rules is None:
         return []
-    by_name, out = {c.name: c for c in columns}, list(rules)
+    by_name, out = {c.name: c for c in columns}, [rules] if isinstance(rules, Rule) else list(rules)
     for rule in out:
         if not isinstance(rule, Rule):
             raise ValueError(f"{setting} holds {rule!r}; give Rule objects, for example Rule([Condition('age', low=40)])")
@@ -483,7 +483,7 @@ def otherwise_mixture(model: HardMixture) -> Mixtures:
     prior = model.min_support * model.target.count / model.target.count.sum()
     return model.family.fit(model.target, (counts + prior)[None])
 
-# %% ../nbs/01_xmm.ipynb #8015403b
+# %% ../nbs/01_xmm.ipynb #f6aab6d3
 def path_means(model: HardMixture, j: int, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean of y of some rows while feature j alone runs through its range: the cuts (c,), and the means between them (c + 1, n)."""
     cuts = np.unique(np.concatenate([model.low[:, j], model.high[:, j]]))
@@ -511,15 +511,21 @@ def make_monotone(model: HardMixture, table: SearchTable, monotone: dict[str, in
             if not (against > 1e-9).any():
                 break
             cut = cuts[against.argmax()]
+            held = np.flatnonzero(model.locked & ((model.low[:, j] == cut) | (model.high[:, j] == cut)))
+            if len(held):
+                rules = " or ".join(f"'{r}'" for r in table.locked if name in r.features)
+                raise ValueError(f"monotone[{name!r}] = {sign} cannot be had: the mean of y goes the other way at a bound of the locked rule {rules}; unlock it, or leave {name!r} free")
             model.low[model.low[:, j] == cut, j] = 0
             model.high[model.high[:, j] == cut, j] = model.features.n_bins[j]
             model.covers = cover_rules(model.features, model.low, model.high, model.accepts)
             refit_densities(model)
             merge_rules(model)
 
-# %% ../nbs/01_xmm.ipynb #e071f5fa
-def check_monotone(monotone, columns: list[Column], y: np.ndarray, expert: str) -> dict[str, int]:
+# %% ../nbs/01_xmm.ipynb #d624fb8d
+def check_monotone(monotone, columns: list[Column], y: np.ndarray, expert: str, labels: tuple | None = None) -> dict[str, int]:
     """Signs by column, checked."""
+    if monotone is not None and not isinstance(monotone, dict):
+        raise ValueError(f"monotone = {monotone!r} must be a dict such as {{'income': 1}}: 1 where the mean of y must not fall, -1 where it must not rise")
     monotone = dict(monotone or {})
     by_name = {c.name: c for c in columns}
     for name, sign in monotone.items():
@@ -529,11 +535,12 @@ def check_monotone(monotone, columns: list[Column], y: np.ndarray, expert: str) 
             raise ValueError(f"monotone names column {name!r}, which holds levels; only numbers have a direction")
         if sign not in (1, -1):
             raise ValueError(f"monotone[{name!r}] = {sign!r} must be 1 (the mean of y never falls) or -1 (it never rises)")
-    if monotone and (y.ndim == 2 or expert != "constant"):
-        raise ValueError("monotone is defined for one target and expert='constant'")
+    if monotone and (y.ndim == 2 or expert != "constant" or labels is not None):
+        raise ValueError("monotone speaks of the mean of one numeric target, and is defined for expert='constant'; it cannot be had for "
+                         + ("classes with names" if labels is not None else "this model"))
     return monotone
 
-# %% ../nbs/01_xmm.ipynb #5df3779c
+# %% ../nbs/01_xmm.ipynb #23806a98
 class XMM(RegressorMixin, BaseEstimator):
     """Explainable mixture model: p(y given x) as a mixture whose components are gated by rules.
 
@@ -599,7 +606,7 @@ class XMM(RegressorMixin, BaseEstimator):
     max_terms : int, default 5
         Most features in such a formula. At most `max_rules` rules (8 if it is None) get one each.
     expert_rules, locked_rules : RuleSet or list of Rule, optional
-        Rules of a person: to start from, and to keep exactly as they are (with the weight they earn).
+        Rules of a person: to start from, and to keep exactly as they are, beside those that are found (`max_rules` counts both).
     forbidden : list of str, optional
         Columns that the model must not use.
     monotone : dict of str to 1 or -1, optional
@@ -716,7 +723,7 @@ class XMM(RegressorMixin, BaseEstimator):
         y : array of shape (n,), or (n, p) for p targets
             Numbers; with density 'categorical' or 'auto' also names of classes.
         sample_weight : array of shape (n,), optional
-            How many equal rows each row stands for.
+            How many equal rows each row stands for; twice the weights are twice the evidence. Scale other weights to a mean of 1.
 
         Raises
         ------
@@ -754,7 +761,7 @@ class XMM(RegressorMixin, BaseEstimator):
             warnings.warn(f"n_rules = {self.n_rules} is more than the {len(frame)} rows; {len(frame)} rules are tried", UserWarning, stacklevel=4)
         frame = read_table(frame, self.columns_)
         table = self._search_table(frame, values, choice, weight)
-        monotone = check_monotone(self.monotone, table.columns, values, self.expert)
+        monotone = check_monotone(self.monotone, table.columns, values, self.expert, choice.labels)
         find = find_rules if self.expert == "constant" else find_experts
         search = find(table, self, check_random_state(self.random_state))
         if monotone:
@@ -858,7 +865,7 @@ class XMM(RegressorMixin, BaseEstimator):
             X = validate_data(self, X, reset=False, dtype=float, ensure_all_finite="allow-nan")
         else:
             X = self._framed(X)
-        return read_table(X, self.columns_)
+        return read_table(X, self.columns_, self.forbidden or ())
 
     def _framed(self, X) -> pd.DataFrame:
         X = np.asarray(X, dtype=object)
@@ -950,7 +957,10 @@ class XMM(RegressorMixin, BaseEstimator):
         return self._gating(self._table(X))
 
     def score_samples(self, X, y) -> np.ndarray:
-        """Natural log of p(y given x) of each row, (n,), per unit of y; of the probability at a class or a point mass."""
+        """Natural log of p(y given x) of each row, (n,): of a density per unit of y, or of the probability at a class or a point mass.
+
+        The two kinds must not be compared: a search over `density` by this score is not meaningful.
+        """
         table = self._table(X)
         return self._log_density(table, self._target(y, len(table)))
 
@@ -1006,7 +1016,10 @@ class XMM(RegressorMixin, BaseEstimator):
         return np.exp(self.population_.log_pdf(self._values(y)))[0]
 
     def cdf(self, X, y) -> np.ndarray:
-        """P(Y <= y given x) of each row, (n,)."""
+        """P(Y <= y given x) of each row, (n,); for one numeric target."""
+        if self.means_.ndim == 2 or self.classes_ is not None:
+            raise NotImplementedError("several targets have no single distribution function; take pred_dist(X).marginal(j)" if self.means_.ndim == 2 else
+                                      "classes with names have no order, so no distribution function; take class_probabilities(X)")
         table = self._table(X)
         y = self._target(y, len(table))
         row, component, weight = self._active(table)
@@ -1151,7 +1164,7 @@ def densities_from_dict(d: dict):
     """Local densities of any kind, written by their `to_dict`."""
     return density_classes()[d["kind"]].from_dict(d)
 
-# %% ../nbs/01_xmm.ipynb #4372b104
+# %% ../nbs/01_xmm.ipynb #7549011a
 FITTED = ("weights_", "support_", "gains_", "background_", "means_", "sds_", "marginal_weights_")
 KEPT = ("target_name_", "target_names_", "density_", "density_reason_", "bic_", "n_parameters_", "converged_", "n_rows_", "sample_weight_total_")
 
@@ -1162,7 +1175,7 @@ def model_to_dict(xmm: XMM) -> dict:
         params["random_state"] = None
     for name in ("expert_rules", "locked_rules"):
         rules = getattr(xmm, name)
-        params[name] = None if rules is None else RuleSet(rules, xmm.rules_.feature_names).to_dict()
+        params[name] = None if rules is None else RuleSet([rules] if isinstance(rules, Rule) else rules, xmm.rules_.feature_names).to_dict()
     return {"format": "mixlit.xmm/2", "params": params, "columns": [{k: plain(v) for k, v in vars(c).items()} for c in xmm.columns_],
             "used": [c.name for c in xmm.search_columns_], "profiles": None if xmm.profiles_ is None else [p.tolist() for p in xmm.profiles_],
             "named": hasattr(xmm, "feature_names_in_"), "rules": xmm.rules_.to_dict(), "mixtures": xmm.mixtures_.to_dict(),
@@ -1175,7 +1188,7 @@ def model_from_dict(cls, d: dict) -> XMM:
     if d.get("format") != "mixlit.xmm/2":
         raise ValueError(f"not an XMM of this version: its format is {d.get('format')!r}, expected 'mixlit.xmm/2'")
     as_tuple = lambda v: tuple(v) if isinstance(v, list) else v
-    params = {name: as_tuple(v) for name, v in d["params"].items()}
+    params = {name: as_tuple(v) if name in ("init", "temperature") else v for name, v in d["params"].items()}
     for name in ("expert_rules", "locked_rules"):
         params[name] = None if params[name] is None else list(RuleSet.from_dict(params[name]))
     xmm = cls(**params)

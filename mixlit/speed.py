@@ -77,12 +77,12 @@ def in_new_process(**case) -> dict:
         raise RuntimeError(f"the case {case} failed: {done.stderr.strip().splitlines()[-1] if done.stderr.strip() else 'no message'}")
     return json.loads(done.stdout.strip().splitlines()[-1])
 
-# %% ../nbs/05b_speed.ipynb #fc42e826
+# %% ../nbs/05b_speed.ipynb #2dea468c
 def speed_cases(quick: bool = False) -> list[dict]:
     """The cases of `mixlit bench speed`, each with the name of its part."""
     sizes = (2_000, 4_000) if quick else (10_000, 25_000, 50_000, 100_000, 1_000_000)
     cases = [{"part": "rows", "n_rows": n, "start": s} for s in ("tree", "both") for n in sizes]
-    cases += [{"part": "rules", "n_rows": 2_000 if quick else 20_000, "start": "tree", "n_regions": k} for k in ((5, 10) if quick else (5, 10, 20, 40, 80))]
+    cases += [{"part": "rules", "n_rows": 2_000 if quick else 20_000, "start": "tree", "n_regions": k} for k in ((5, 10) if quick else (5, 10, 20, 40, 60))]
     cases += [{"part": "splines", "n_rows": 2_000 if quick else 10_000, "start": "both", "density": d} for d in ("gmm", "nsf")]
     return cases
 

@@ -42,7 +42,7 @@ __all__ = ['SYNTHETIC', 'INSURANCE', 'REPORT_STYLE', 'EXAMPLES', 'gaussian_log_d
            'html_table', 'inline_svg', 'summary_words', 'rules_html', 'scores_html', 'rows_html', 'settings_html',
            'reading_html', 'reload_code', 'report_html', 'check_output', 'write_together', 'current_umask',
            'check_seed', 'as_table', 'report_folder', 'fit', 'stamped', 'warm_up_toy', 'progress', 'store', 'bench_xmm',
-           'bench_tables', 'bench', 'OneLineParser', 'command_parser', 'main']
+           'bench_tables', 'bench_speed', 'bench', 'OneLineParser', 'command_parser', 'main']
 
 # %% ../nbs/05_experiments.ipynb #29069c2b
 def gaussian_log_density(y_train: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -722,13 +722,16 @@ def density_figure(result: FitResult):
         ax.set(yticks=[], xlabel=result.table.target, xlim=(y[0], y[-1]), ylim=(-0.05, len(used)))
     return fig
 
-# %% ../nbs/05_experiments.ipynb #993ad6cc
+# %% ../nbs/05_experiments.ipynb #00b85efb
 def binned_gating(W: np.ndarray, x: pd.Series, rows_per_bin: int = 25) -> tuple[np.ndarray, np.ndarray, list[str] | None]:
     """Mean weights (b, k + 1) along a column, the b + 1 edges of its bins, and the names of its levels if it is categorical.
 
-    Numeric columns with more than 12 values are cut at quantiles, `rows_per_bin` rows or more in a bin, at most 30 bins.
+    Numeric columns with more than 12 values are cut at quantiles, `rows_per_bin` rows or more in a bin, at most 30 bins. Rows in
+    which the value is missing are left out.
     """
     import pandas as pd
+    known = x.notna().to_numpy()
+    W, x = W[known], x[known]
     if x.nunique() <= 12 or not pd.api.types.is_numeric_dtype(x) or pd.api.types.is_bool_dtype(x):
         code, levels = pd.factorize(x.astype(object), sort=True)
         edges, names = np.arange(len(levels) + 1) - 0.5, [str(v) for v in levels]
@@ -1110,20 +1113,27 @@ def bench_tables(jobs: int, quick: bool, show) -> dict[str, pd.DataFrame]:
     print(tables_text(table_means(runs)))
     return {"xmm_tables.csv": runs}
 
-# %% ../nbs/05_experiments.ipynb #b61706b8
+# %% ../nbs/05_experiments.ipynb #a077a821
+def bench_speed(quick: bool, show) -> dict[str, pd.DataFrame]:
+    """Print time and memory of fits, see `mixlit.speed`; runs by file name."""
+    from mixlit.speed import run_speed, speed_text
+    runs = stamped(run_speed(quick, show))
+    print(speed_text(runs))
+    return {"xmm_speed.csv": runs}
+
 def bench(names: Sequence[str] = ("xmm",), seeds: int = 5, quick: bool = False, save: str | Path | None = None, quiet: bool = False, jobs: int = 1) -> pd.DataFrame:
     """Print benchmarks beside their targets.
 
     Parameters
     ----------
     names : sequence of str
-        'xmm': synthetic tables with known truth, and insurance; 'tables': other methods on the real tables.
+        'xmm': synthetic tables with known truth, and insurance; 'tables': other methods on the real tables; 'speed': time and memory.
     seeds : int
         Tables drawn from each generator ('xmm').
     quick : bool
         To see that all is well. 'xmm': one seed, 2,000 rows, one fold; the targets are meant for 10,000 rows and five seeds. 'tables': one fold of two tables.
     save : path, optional
-        Folder for xmm_synthetic.csv, xmm_insurance.csv and xmm_tables.csv, one row a run.
+        Folder for xmm_synthetic.csv, xmm_insurance.csv, xmm_tables.csv and xmm_speed.csv, one row a run.
     quiet : bool
         No progress bar.
     jobs : int
@@ -1135,14 +1145,17 @@ def bench(names: Sequence[str] = ("xmm",), seeds: int = 5, quick: bool = False, 
         All runs of the last family; of 'xmm' those on synthetic tables.
     """
     for name in names:
-        if name not in ("xmm", "tables"):
-            raise ValueError(f"no benchmark is called {name!r}; {suggest(name, ['xmm', 'tables'])}")
+        if name not in ("xmm", "tables", "speed"):
+            raise ValueError(f"no benchmark is called {name!r}; {suggest(name, ['xmm', 'tables', 'speed'])}")
     if seeds < 1:
         raise ValueError(f"seeds = {seeds} must be at least 1")
     if jobs < 1:
         raise ValueError(f"jobs = {jobs} must be at least 1")
     for name in names:
-        outputs = bench_xmm(seeds, quick, progress(quiet)) if name == "xmm" else bench_tables(jobs, quick, progress(quiet))
+        if name == "xmm":
+            outputs = bench_xmm(seeds, quick, progress(quiet))
+        else:
+            outputs = bench_tables(jobs, quick, progress(quiet)) if name == "tables" else bench_speed(quick, progress(quiet))
         store(save, outputs)
     return next(iter(outputs.values()))
 
@@ -1163,7 +1176,7 @@ class OneLineParser(argparse.ArgumentParser):
     def error(self, message: str):
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
-# %% ../nbs/05_experiments.ipynb #85167c62
+# %% ../nbs/05_experiments.ipynb #44dccb1f
 def command_parser() -> argparse.ArgumentParser:
     """The options of the command `mixlit`."""
     plain = {"formatter_class": argparse.RawDescriptionHelpFormatter, "epilog": EXAMPLES}
@@ -1179,10 +1192,11 @@ def command_parser() -> argparse.ArgumentParser:
     f.add_argument("--seed", type=int, default=0, metavar="N", help="seed of split and model (default 0)")
     f.add_argument("--holdout", type=float, default=0.2, metavar="SHARE", help="share of rows kept aside (default 0.2)")
     f.add_argument("--max-rules", type=int, metavar="N", help="keep at most N rules")
+    f.add_argument("--expert", choices=["constant", "linear", "additive"], default="constant", help="let each rule have a formula for the mean")
     f.add_argument("--out", metavar="FOLDER", help="where to write (default mixlit-report-TABLE)")
     f.add_argument("--quiet", action="store_true", help="print only the paths of the two files; no progress bar")
     b = commands.add_parser("bench", help="run the benchmark and print it beside its targets", **plain, description="Run the benchmark of a family.")
-    b.add_argument("names", nargs="*", default=["xmm"], metavar="FAMILY", help="xmm (default): synthetic tables and insurance; tables: other methods on the real tables")
+    b.add_argument("names", nargs="*", default=["xmm"], metavar="FAMILY", help="xmm (default): synthetic tables and insurance; tables: other methods on the real tables; speed: time and memory")
     b.add_argument("--quick", action="store_true", help="one seed, small tables, one fold")
     b.add_argument("--seeds", type=int, default=5, metavar="N", help="tables from each generator (default 5)")
     b.add_argument("--save", metavar="FOLDER", help="write one CSV row for each run")

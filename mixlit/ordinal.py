@@ -238,7 +238,7 @@ class Ordinals(Formulas):
         """Several stacks of distributions over the same classes as one."""
         return replace(parts[0], **{a: np.concatenate([getattr(p, a) for p in parts]) for a in ORDINAL_ARRAYS})
 
-# %% ../nbs/01m_ordinal.ipynb #8f6a712f
+# %% ../nbs/01m_ordinal.ipynb #322dd981
 def describe_ordinal(one: Ordinals, target: str = "y") -> str:
     """One distribution in words: 'grade: score = 0.6 hours; 1 below 0.5, 2 up to 2.0, 3 above' names the median class; without a formula as `Categoricals`."""
     plain, coef, b = Categoricals(one.log_share, one.values, one.labels), one.coef[0], one.basis
@@ -254,7 +254,7 @@ def describe_ordinal(one: Ordinals, target: str = "y") -> str:
         name = plain.name(members[0]) + (f" to {plain.name(members[-1])}" if len(members) > 1 else "")
         where = "above" if i == len(ends) - 1 else f"{'up to' if i else 'below'} {format_number(round(end + shift, 1))}"
         parts.append(f"{name} {where}")
-    return f"{target}: score = {text[3:] if text.startswith(' +') else text[1:]}; {', '.join(parts)}"
+    return f"{target}: score = {text[3:] if text.startswith(' +') else '-' + text[3:]}; {', '.join(parts)}"
 
 # %% ../nbs/01m_ordinal.ipynb #d7d21813
 @dataclass(frozen=True)
@@ -476,7 +476,7 @@ def grow_ordinal_tree(features: FeatureBins, target: RowTarget, family: OrdinalF
             find_ordinal_cut(features, target, half, family, min_leaf, price)
     return leaves
 
-# %% ../nbs/01m_ordinal.ipynb #f441a95e
+# %% ../nbs/01m_ordinal.ipynb #d145ff82
 def honest_ordinal(model: HardMixture) -> float:
     """The objective with every covered row judged by formulas fitted without it, equation (5), less the choice of each term, in nats."""
     trial, family, target, terms = replace(model, table=None if model.table is None else model.table.copy()), model.family, model.target, 0
@@ -506,7 +506,7 @@ def ordinal_stage(start: str, stage: str, model: HardMixture) -> dict:
     w = np.ones(len(model.target)) if model.weight is None else model.weight
     total = float(w @ row_log_likelihood(model))
     return {"start": start, "stage": stage, "rules": len(model.low), "nll": -total / float(w.sum()),
-            "bic": float(-2 * total + model.n_bounds.sum() * np.log(w.sum())), "criterion": -2 * honest_ordinal(model)}
+            "bic": float(-2 * total + model.n_bounds.sum() * np.log(w.sum())), "criterion": float(-2 * honest_ordinal(model))}
 
 # %% ../nbs/01m_ordinal.ipynb #7d7470fc
 def find_ordinal_rules(Z: np.ndarray, y: np.ndarray, names, levels, kind: str = "additive", *, values=None, max_rules: int = 8, max_terms: int = 8,

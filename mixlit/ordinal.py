@@ -508,7 +508,7 @@ def ordinal_stage(start: str, stage: str, model: HardMixture) -> dict:
     return {"start": start, "stage": stage, "rules": len(model.low), "nll": -total / float(w.sum()),
             "bic": float(-2 * total + model.n_bounds.sum() * np.log(w.sum())), "criterion": float(-2 * honest_ordinal(model))}
 
-# %% ../nbs/01m_ordinal.ipynb #7d7470fc
+# %% ../nbs/01m_ordinal.ipynb #714abe65
 def find_ordinal_rules(Z: np.ndarray, y: np.ndarray, names, levels, kind: str = "additive", *, values=None, max_rules: int = 8, max_terms: int = 8,
                        refine_rules: bool = True, **settings) -> tuple[HardMixture, list[dict]]:
     """Rules whose densities are ordinal experts.
@@ -545,7 +545,7 @@ def find_ordinal_rules(Z: np.ndarray, y: np.ndarray, names, levels, kind: str = 
     stages = [ordinal_stage(start, "hardened", model) for start, model in tried]
     if refine_rules:
         best = min(row["criterion"] for row in stages)
-        near = [len(model.low) > 0 and row["criterion"] - best < 0.04 * len(y) for row, (_, model) in zip(stages, tried)]
+        near = [len(model.low) > 0 and row["criterion"] - best < 0.04 * len(y) + 60 for row, (_, model) in zip(stages, tried)]
         tried = [(start, refined_ordinal(model, Z, max_rules) if go else model) for go, (start, model) in zip(near, tried)]
         stages += [ordinal_stage(start, "refined", model) for go, (start, model) in zip(near, tried) if go]
     kept, model = max(tried, key=lambda t: honest_ordinal(t[1]))

@@ -38,11 +38,11 @@ __all__ = ['SYNTHETIC', 'INSURANCE', 'REPORT_STYLE', 'EXAMPLES', 'gaussian_log_d
            'check_content', 'decode_text', 'find_separator', 'tidy_columns', 'read_csv', 'read_file', 'suggest',
            'check_target', 'make_table', 'bundled_frame', 'download_frame', 'frame_and_facts', 'find_frame',
            'load_table', 'FitResult', 'check_features', 'fit_table', 'count', 'rounded', 'rules_text', 'scores_text',
-           'result_text', 'rule_colours', 'density_figure', 'binned_gating', 'gating_figure', 'calibration_figure',
-           'html_table', 'inline_svg', 'summary_words', 'rules_html', 'scores_html', 'rows_html', 'settings_html',
-           'reading_html', 'reload_code', 'report_html', 'check_output', 'write_together', 'current_umask',
-           'check_seed', 'as_table', 'report_folder', 'fit', 'stamped', 'warm_up_toy', 'progress', 'store', 'bench_xmm',
-           'bench_tables', 'bench_speed', 'bench', 'OneLineParser', 'command_parser', 'main']
+           'score_unit', 'result_text', 'rule_colours', 'density_figure', 'binned_gating', 'gating_figure',
+           'calibration_figure', 'html_table', 'inline_svg', 'summary_words', 'rules_html', 'scores_html', 'rows_html',
+           'settings_html', 'reading_html', 'reload_code', 'report_html', 'check_output', 'write_together',
+           'current_umask', 'check_seed', 'as_table', 'report_folder', 'fit', 'stamped', 'warm_up_toy', 'progress',
+           'store', 'bench_xmm', 'bench_tables', 'bench_speed', 'bench', 'OneLineParser', 'command_parser', 'main']
 
 # %% ../nbs/05_experiments.ipynb #29069c2b
 def gaussian_log_density(y_train: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -572,7 +572,7 @@ def load_table(name: str | Path, target: str | None = None, categorical: Sequenc
     return make_table(frame, key, target or facts.get("target"), categorical, drop, description=title,
                       source=str(facts.get("source", "")), licence=str(facts.get("licence", "")), notes=tuple(notes))
 
-# %% ../nbs/05_experiments.ipynb #7c5b34e7
+# %% ../nbs/05_experiments.ipynb #ff25a62e
 @dataclass(eq=False, repr=False)
 class FitResult:
     """A fitted table: what `fit` prints, and what the report shows.
@@ -584,7 +584,7 @@ class FitResult:
     X_test, y_test, pit : DataFrame, Series, array
         The rows held out, and their predictive distribution function.
     scores : DataFrame
-        See `score_frame`; rows: rules, plain mixture, single Gaussian.
+        See `score_frame`; rows: rules, plain mixture and, where y has no probabilities, single Gaussian.
     seed, holdout
         As given to `fit`.
     notes : list of str
@@ -620,7 +620,7 @@ class FitResult:
 
     __repr__ = to_text
 
-# %% ../nbs/05_experiments.ipynb #b249802a
+# %% ../nbs/05_experiments.ipynb #01ce9487
 def check_features(table: Table) -> None:
     """Raise a ValueError for a feature column that XMM cannot use, with rows counted in the whole table (the first is 0)."""
     from mixlit.columns import describe_column
@@ -635,6 +635,7 @@ def check_features(table: Table) -> None:
 
 def fit_table(table: Table, seed: int = 0, holdout: float = 0.2, **settings) -> FitResult:
     """Fit XMM to a table but for a share held out, and score it there; `settings` go to XMM."""
+    from mixlit.predictive import pit_values
     from mixlit.xmm import XMM
     check_features(table)
     X_train, X_test, y_train, y_test = table.split(holdout, seed)
@@ -642,9 +643,10 @@ def fit_table(table: Table, seed: int = 0, holdout: float = 0.2, **settings) -> 
         warnings.simplefilter("always")
         model = XMM(random_state=seed, **settings).fit(X_train, y_train)
         log_densities = {"rules": model.score_samples(X_test, y_test),
-                         "plain mixture": model.population_.log_pdf(y_test.to_numpy())[0],
-                         "single Gaussian": gaussian_log_density(y_train.to_numpy(), y_test.to_numpy())}
-        pit = model.cdf(X_test, y_test)
+                         "plain mixture": model.population_.log_pdf(y_test.to_numpy())[0]}
+        if not len(model.mixtures_.atoms):                                     # a density does not compare with a probability
+            log_densities["single Gaussian"] = gaussian_log_density(y_train.to_numpy(), y_test.to_numpy())
+        pit = pit_values(model.pred_dist(X_test), y_test.to_numpy(), random_state=seed)
         model.set_params(verbose=False)
     notes = [*table.notes, *dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, UserWarning))]
     return FitResult(table, model, X_test, y_test, score_frame(log_densities), pit, seed, holdout, notes)
@@ -676,7 +678,13 @@ def scores_text(result: FitResult) -> str:
     header = ["", "mean log density", "gain of rules", "std error", "the rules are"]
     return text_table(header, cells, [15, 16, 13, 9, 40], right=(1, 2, 3))
 
-# %% ../nbs/05_experiments.ipynb #059dfb01
+# %% ../nbs/05_experiments.ipynb #100db7f4
+def score_unit(result: FitResult) -> str:
+    """What the scores are logarithms of."""
+    t = result.table.target
+    return {"categorical": f"of the probability of the observed {t}", "mixed": f"of a density per unit of {t}, of a probability where single values have one"}.get(
+        result.model.density_, f"per unit of {t}")
+
 def result_text(result: FitResult) -> str:
     """What `mixlit fit` prints: the table, its rules, the held-out scores."""
     t, k = result.table, len(result.model.rules_)
@@ -689,12 +697,12 @@ def result_text(result: FitResult) -> str:
     lines += [f"{count(k, 'rule')} for {t.target}:" if k else
               f"No rule pays for itself: no column says enough about {t.target}.", ""]
     lines += [rules_text(result), "", f"On the {count(held, 'row')} held out "
-              f"(natural log, per unit of {t.target}; higher is better):", "", scores_text(result)]
+              f"(natural log, {score_unit(result)}; higher is better):", "", scores_text(result)]
     notes = [*result.notes, *["many rules; --max-rules 8, say, asks for fewer and broader ones"] * (k > 8 and result.model.max_rules is None)]
     lines += ["", *[f"Note: {n}" for n in notes]] if notes else []
     return "\n".join(lines)
 
-# %% ../nbs/05_experiments.ipynb #36af8eb2
+# %% ../nbs/05_experiments.ipynb #cf5c7055
 def rule_colours(k: int) -> list[str]:
     """The colour of each of k rules in the report, and grey for 'otherwise'."""
     return [PALETTE[r % 7] for r in range(k)] + ["#7f7f7f"]
@@ -702,8 +710,11 @@ def rule_colours(k: int) -> list[str]:
 def density_figure(result: FitResult):
     """A strip for each rule: its density of the target in colour, that of all rows in grey, each strip with its own height."""
     from matplotlib import rc_context
-    from mixlit.explanations import target_grid
+    from mixlit.explanations import plot_densities, target_grid
     model = result.model
+    if len(model.mixtures_.atoms):                                             # bars for single values
+        with style(), rc_context({"text.parse_math": False}):
+            return plot_densities(model).figure
     used, colours = np.flatnonzero(model.weights_ > 0), rule_colours(len(model.rules_))
     y = target_grid(model, 300)
     local, population = model.component_pdf(y), model.population_pdf(y)
@@ -930,7 +941,7 @@ def reload_code(result: FitResult) -> str:
         model.score_samples(rows, y)                    # log density of each observed {t.target}
         print(model.explain_local(rows).to_text())      # which rules apply, and why""")
 
-# %% ../nbs/05_experiments.ipynb #dadb9ab6
+# %% ../nbs/05_experiments.ipynb #39c20b75
 def report_html(result: FitResult) -> str:
     """The report as one page that needs no other file and no network."""
     t, name = result.table, html.escape(result.table.name)
@@ -943,7 +954,7 @@ def report_html(result: FitResult) -> str:
         "<h2>Gating: where each rule applies</h2>" if len(result.model.rules_) else "",
         fig(gating_figure(result), "Each line is a rule of the table above. The stronger the colour, the larger the mean weight of this rule in the rows whose value lies there. "
             "Shown are the columns that the rules use most."),
-        "<h2>Held-out score</h2>", f"<p>Natural log of the density of the observed {html.escape(t.target)}, mean over {len(result.y_test)} rows that the fit did not see. Higher is better.</p>", scores_html(result),
+        "<h2>Held-out score</h2>", f"<p>Natural log, {html.escape(score_unit(result))}, mean over {len(result.y_test)} rows that the fit did not see. Higher is better.</p>", scores_html(result),
         "<h2>Held-out calibration</h2>", fig(calibration_figure(result), "Left: if the densities are right, the columns are level, up to chance (band: 95%). A hump says too wide, "
             "horns too narrow. Right: share of rows inside the central interval of each size; on the dashed line it keeps what it promises."),
         html_table(["central interval", "held-out rows inside", "chance error"], coverage, numbers=(0, 1, 2)),
@@ -1176,7 +1187,7 @@ class OneLineParser(argparse.ArgumentParser):
     def error(self, message: str):
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
-# %% ../nbs/05_experiments.ipynb #44dccb1f
+# %% ../nbs/05_experiments.ipynb #60ff363d
 def command_parser() -> argparse.ArgumentParser:
     """The options of the command `mixlit`."""
     plain = {"formatter_class": argparse.RawDescriptionHelpFormatter, "epilog": EXAMPLES}
@@ -1193,6 +1204,8 @@ def command_parser() -> argparse.ArgumentParser:
     f.add_argument("--holdout", type=float, default=0.2, metavar="SHARE", help="share of rows kept aside (default 0.2)")
     f.add_argument("--max-rules", type=int, metavar="N", help="keep at most N rules")
     f.add_argument("--expert", choices=["constant", "linear", "additive"], default="constant", help="let each rule have a formula for the mean")
+    f.add_argument("--density", choices=["gmm", "nsf", "categorical", "mixed", "auto"], default="gmm",
+                   help="Gaussian mixtures (default), splines, probabilities for whole numbers, point masses beside a density; auto looks at the target")
     f.add_argument("--out", metavar="FOLDER", help="where to write (default mixlit-report-TABLE)")
     f.add_argument("--quiet", action="store_true", help="print only the paths of the two files; no progress bar")
     b = commands.add_parser("bench", help="run the benchmark and print it beside its targets", **plain, description="Run the benchmark of a family.")

@@ -330,3 +330,17 @@ def test_load_table_says_what_is_wrong(csv):
     from mixlit.experiments import load_table
     with pytest.raises(ValueError, match="price"):
         load_table(str(csv), target="price")
+
+
+def test_probabilities_are_not_compared_with_a_density(command, table, tmp_path):
+    # a count, and an amount that is exactly 0 in half of the rows
+    counted = table.assign(charges=(table.charges // 8).astype(int))
+    counted.to_csv(tmp_path / "counted.csv", index=False)
+    code, out, err = command("fit", "counted.csv", "--target", "charges", "--density", "auto")
+    assert code == 0, err
+    assert "of the probability of the observed charges" in out and "single Gaussian" not in out
+    half = table.assign(charges=np.where(np.arange(len(table)) % 2, table.charges, 0.0))
+    half.to_csv(tmp_path / "half.csv", index=False)
+    code, out, err = command("fit", "half.csv", "--target", "charges", "--density", "mixed")
+    assert code == 0, err
+    assert "exactly 0" in out and "single Gaussian" not in out and "of a probability where single values have one" in out

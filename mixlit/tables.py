@@ -20,10 +20,10 @@ from .targets import CategoricalFamily, choose_density
 # %% auto #0
 __all__ = ['SPIKE', 'METHODS', 'COMPARED', 'FIFTEEN', 'OTHERS', 'QUICK', 'RULES', 'FORMULAS', 'GOALS', 'LOOKS',
            'spike_log_density', 'jittered', 'one_hot', 'LeafTree', 'fill_leaves', 'fit_leaf_tree',
-           'mixture_log_density', 'MDN', 'fit_mdn', 'Fold', 'family_of', 'make_folds', 'Scored', 'score_marginal',
-           'score_tree', 'score_mdn', 'score_xmm', 'methods_for', 'score_fold', 'run_tables', 'table_means',
-           'column_of', 'paper_way', 'of_kind', 'mark', 'goal_marks', 'expert_marks', 'marks_frame', 'marks_text',
-           'size_frame', 'tables_text', 'plot_tables']
+           'mixture_log_density', 'MDN', 'train_density', 'fit_mdn', 'Fold', 'family_of', 'make_folds', 'Scored',
+           'score_marginal', 'score_tree', 'score_mdn', 'score_xmm', 'methods_for', 'score_fold', 'run_tables',
+           'table_means', 'column_of', 'paper_way', 'of_kind', 'mark', 'goal_marks', 'expert_marks', 'marks_frame',
+           'marks_text', 'size_frame', 'tables_text', 'plot_tables']
 
 # %% ../nbs/05a_tables.ipynb #101f7f7c
 SPIKE = 1e-3
@@ -152,10 +152,42 @@ class MDN:
         with torch.no_grad():
             return mixture_log_density(self.net, A, y, self.min_scale).numpy().astype(float) - np.log(self.sd)
 
-# %% ../nbs/05a_tables.ipynb #383f922a
+# %% ../nbs/05a_tables.ipynb #6327b836
+def train_density(net, log_density, X, t, rng: np.random.RandomState, patience: int = 30, most_epochs: int = 400) -> None:
+    """Adam on seven eighths of the rows until the other eighth has not gained for `patience` epochs; the best weights are kept in the net.
+
+    Parameters
+    ----------
+    net : torch.nn.Module
+    log_density : callable
+        `log_density(X, t)` of rows, (n,), from the net.
+    X, t : tensors of shape (n, d) and (n,)
+        Standardised.
+    rng : RandomState
+        Draws the eighth and the batches.
+    """
+    import copy
+    import torch
+    order = rng.permutation(len(t))
+    kept, rest = np.split(order, [max(1, len(t) // 8)])
+    optimiser = torch.optim.Adam(net.parameters(), lr=2e-3)
+    size, best, since = 64 if len(rest) < 2000 else 256, (np.inf, copy.deepcopy(net.state_dict())), 0
+    for epoch in range(most_epochs):
+        for rows in np.array_split(rng.permutation(rest), max(1, len(rest) // size)):
+            optimiser.zero_grad()
+            (-log_density(X[rows], t[rows]).mean()).backward()
+            torch.nn.utils.clip_grad_norm_(net.parameters(), 5.0)
+            optimiser.step()
+        with torch.no_grad():
+            loss = -float(log_density(X[kept], t[kept]).mean())
+        best, since = ((loss, copy.deepcopy(net.state_dict())), 0) if loss < best[0] else (best, since + 1)
+        if since >= patience:
+            break
+    net.load_state_dict(best[1])
+
 def fit_mdn(A: np.ndarray, y: np.ndarray, min_scale: float, seed: int = 0, n_components: int = 10, width: int = 64,
             patience: int = 30, most_epochs: int = 400) -> MDN:
-    """Adam on seven eighths of the rows until the other eighth has not gained for `patience` epochs; the best weights are kept.
+    """A mixture density network of two layers, stopped early, see `train_density`.
 
     Parameters
     ----------
@@ -164,13 +196,9 @@ def fit_mdn(A: np.ndarray, y: np.ndarray, min_scale: float, seed: int = 0, n_com
     min_scale : float
         Floor of a standard deviation, in units of y.
     """
-    import copy
     import torch
     scale = lambda v: np.where(v > 1e-9, v, 1.0)
     found = MDN(None, A.mean(axis=0), scale(A.std(axis=0)), y.mean(), y.std(), min_scale / y.std())
-    rng = np.random.RandomState(seed)
-    order = rng.permutation(len(y))
-    kept, rest = np.split(order, [max(1, len(y) // 8)])
     X, t = (torch.tensor(v, dtype=torch.float32) for v in ((A - found.centre) / found.spread, (y - found.mean) / found.sd))
     with torch.random.fork_rng():
         torch.manual_seed(seed)
@@ -178,20 +206,7 @@ def fit_mdn(A: np.ndarray, y: np.ndarray, min_scale: float, seed: int = 0, n_com
         net = torch.nn.Sequential(layer(A.shape[1], width), torch.nn.Tanh(), layer(width, width), torch.nn.Tanh(), layer(width, 3 * n_components))
     with torch.no_grad():
         net[-1].bias[n_components : 2 * n_components] = torch.linspace(-1.5, 1.5, n_components)
-    optimiser = torch.optim.Adam(net.parameters(), lr=2e-3)
-    size, best, since = 64 if len(rest) < 2000 else 256, (np.inf, None), 0
-    for epoch in range(most_epochs):
-        for rows in np.array_split(rng.permutation(rest), max(1, len(rest) // size)):
-            optimiser.zero_grad()
-            (-mixture_log_density(net, X[rows], t[rows], found.min_scale).mean()).backward()
-            torch.nn.utils.clip_grad_norm_(net.parameters(), 5.0)
-            optimiser.step()
-        with torch.no_grad():
-            loss = -float(mixture_log_density(net, X[kept], t[kept], found.min_scale).mean())
-        best, since = ((loss, copy.deepcopy(net.state_dict())), 0) if loss < best[0] else (best, since + 1)
-        if since >= patience:
-            break
-    net.load_state_dict(best[1])
+    train_density(net, lambda X, t: mixture_log_density(net, X, t, found.min_scale), X, t, np.random.RandomState(seed), patience, most_epochs)
     found.net = net
     return found
 

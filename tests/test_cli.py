@@ -344,3 +344,17 @@ def test_probabilities_are_not_compared_with_a_density(command, table, tmp_path)
     code, out, err = command("fit", "half.csv", "--target", "charges", "--density", "mixed")
     assert code == 0, err
     assert "exactly 0" in out and "single Gaussian" not in out and "of a probability where single values have one" in out
+
+
+def test_reproduce_lists_runs_and_resumes(command, tmp_path):
+    code, out, _ = command("reproduce", "--list")
+    assert code == 0 and "xmm-gold" in out and not list(tmp_path.iterdir())
+    code, out, err = command("reproduce", "xmm-gold", "--quick", "--out", "mine")
+    assert code == 0, err
+    assert "cannot be checked" in out and "claims reproduced" in out
+    assert {p.name for p in (tmp_path / "mine").iterdir()} >= {"runs.jsonl", "verdicts.csv", "xmm-gold.svg"}
+    before = (tmp_path / "mine" / "runs.jsonl").read_bytes()
+    code, again, err = command("reproduce", "xmm-gold", "--quick", "--out", "mine")
+    assert code == 0 and again == out and (tmp_path / "mine" / "runs.jsonl").read_bytes() == before
+    code, out, err = command("reproduce", "xmm-golt", "--quick")
+    assert code == 2 and "did you mean 'xmm-gold'" in err and err.count("\n") == 1

@@ -548,7 +548,7 @@ def check_monotone(monotone, columns: list[Column], y: np.ndarray, expert: str, 
                          + ("classes with names" if labels is not None else "this model"))
     return monotone
 
-# %% ../nbs/01_xmm.ipynb #570cddeb
+# %% ../nbs/01_xmm.ipynb #cd6053bb
 class XMM(RegressorMixin, BaseEstimator):
     """Explainable mixture model: p(y given x) as a mixture whose components are gated by rules.
 
@@ -750,6 +750,9 @@ class XMM(RegressorMixin, BaseEstimator):
     def _fit(self, X, y, sample_weight):
         check_settings(self)
         if isinstance(X, pd.DataFrame):
+            twice = X.columns[X.columns.duplicated()]
+            if len(twice):
+                raise ValueError(f"column {twice[0]!r} is there {(X.columns == twice[0]).sum()} times; rename or drop one")
             validate_data(self, X, skip_check_array=True)
             named = all(isinstance(c, str) for c in X.columns)
             frame = X if named else X.set_axis([f"x{j + 1}" for j in range(X.shape[1])], axis=1)
@@ -762,6 +765,8 @@ class XMM(RegressorMixin, BaseEstimator):
         weight = check_weights(sample_weight, len(frame))
         if weight is not None and (weight == 0).any():
             frame, values, weight = frame[weight > 0], values[weight > 0], weight[weight > 0]
+        if self.expert != "constant" and values.ndim == 2 and values.shape[1] > 1:
+            raise ValueError(f"expert={self.expert!r} describes one target, y has {values.shape[1]}; fit one at a time, or leave expert at 'constant'")
         if choice.labels is not None and values.min() == values.max():
             raise ValueError(f"target {self.target_name_!r} has the single class {choice.labels[0]!r} in all {len(values)} rows; there is nothing to explain")
         self.columns_ = check_training_table(frame, values, self.target_name_, self.target_names_)

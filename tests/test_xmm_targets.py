@@ -647,3 +647,12 @@ def test_prediction_is_the_mean_of_the_draws(kind):
     model, X, _ = fitted(kind)
     many = model.sample(same_row(X, 0, 6000), random_state=0)
     np.testing.assert_allclose(many.mean(axis=0), model.predict(X)[0], atol=5 * many.std() / np.sqrt(6000))
+
+
+def test_what_experts_and_tables_refuse_is_said(rng=np.random.default_rng(0)):
+    X = pd.DataFrame(rng.normal(size=(60, 2)), columns=["a", "b"])
+    with pytest.raises(ValueError, match="describes one target, y has 2"):
+        XMM(expert="linear").fit(X, rng.normal(size=(60, 2)))
+    twice = X.set_axis(["a", "a"], axis=1)
+    with pytest.raises(ValueError, match="column 'a' is there 2 times"):
+        XMM().fit(twice, rng.normal(size=60))

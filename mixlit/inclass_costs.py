@@ -41,7 +41,7 @@ def log_mean(log_values: torch.Tensor, weight: torch.Tensor | None = None) -> to
     total = torch.maximum(terms.sum(-2), 1e-6 * terms.detach().abs().sum(-2) + 1e-30)
     return total.log() + top.squeeze(-2) - s.sum(-2).clamp(min=1e-30).log()
 
-# %% ../nbs/03a_costs.ipynb #de454335
+# %% ../nbs/03a_costs.ipynb #d78f1920
 def log_pseudo_weights(log_beta: torch.Tensor, sample_weight: torch.Tensor | None = None, observed: torch.Tensor | None = None) -> torch.Tensor:
     """Log of the pseudo weights, the mean of beta over the rows in which the variate was observed; the paper's equation 30, (6).
 
@@ -50,6 +50,7 @@ def log_pseudo_weights(log_beta: torch.Tensor, sample_weight: torch.Tensor | Non
     log_beta : tensor of shape (..., V, N, C)
         Log of the networks' outputs.
     sample_weight : tensor of shape (N,), optional
+        Or (..., N), other weights for each entry of the leading dimensions.
     observed : tensor of shape (V, N), optional
         True or 1 where a variate is known.
 
@@ -59,7 +60,9 @@ def log_pseudo_weights(log_beta: torch.Tensor, sample_weight: torch.Tensor | Non
     """
     if sample_weight is None and observed is None:
         return log_mean(log_beta)
-    weight = torch.ones(log_beta.shape[-3:-1], dtype=log_beta.dtype) if sample_weight is None else sample_weight.expand(log_beta.shape[-3:-1])
+    if sample_weight is None:
+        return log_mean(log_beta, observed)
+    weight = sample_weight.unsqueeze(-2)                         # the same for all variates
     return log_mean(log_beta, weight if observed is None else weight * observed)
 
 def log_mixture_weights(log_phi: torch.Tensor) -> torch.Tensor:
@@ -81,7 +84,7 @@ def log_ratio(log_beta: torch.Tensor, log_phi: torch.Tensor, observed: torch.Ten
     """r = log of P(x) / prod_v P*_v(x_v) of each row in nats, shape (..., N); the paper's equations 18b and 20, (7)."""
     return torch.logsumexp(log_terms(log_beta, log_phi, observed), -1)
 
-# %% ../nbs/03a_costs.ipynb #e4c778af
+# %% ../nbs/03a_costs.ipynb #666103c4
 PENALTIES = ("tikhonov", "neg_shannon")
 
 def weight_penalty(log_w: torch.Tensor, kind: str | Sequence[float], strength: float = 1.0) -> torch.Tensor:
@@ -114,7 +117,7 @@ def neg_ctc_cost(log_beta: torch.Tensor, sample_weight: torch.Tensor | None = No
     ----------
     log_beta : tensor of shape (..., V, N, C)
         Log of the networks' outputs (`log_softmax` of their logits). One cost for each entry of the leading dimensions.
-    sample_weight : tensor of shape (N,), optional
+    sample_weight : tensor of shape (N,) or (..., N), optional
         May be negative; the r of such rows counts no lower than -10.
     observed : tensor of shape (V, N), optional
         1 where a variate is known. The others are integrated out.

@@ -210,7 +210,7 @@ def coverage_report(base: FuzzyRuleBase, F: np.ndarray, model=None) -> CoverageR
                           "strength": F.sum(axis=0) / np.maximum(fires.sum(axis=0), 1), "strongest": strongest / n}).rename_axis("rule number")
     return CoverageReport(model, frame, float(1 - fires.any(axis=1).sum() / n), float(fires.sum() / n))
 
-# %% ../nbs/02f_fuzzy_explanations.ipynb #9e76690a
+# %% ../nbs/02f_fuzzy_explanations.ipynb #3ae88a0f
 def plot_terms(base: FuzzyRuleBase, X, features: Sequence | None = None, axes=None):
     """The terms of each column over the data; by default of the columns that some rule uses. Returns an array of Axes."""
     from mixlit.figures import figure
@@ -231,8 +231,8 @@ def plot_terms(base: FuzzyRuleBase, X, features: Sequence | None = None, axes=No
         ax.set_axis_off()
     return axes
 
-
-def plot_surface(predict_proba, X, y, classes: Sequence, features: Sequence, ax=None, resolution: int = 120):
+# %% ../nbs/02f_fuzzy_explanations.ipynb #feb4ef48
+def plot_surface(predict_proba, X, y, classes: Sequence, features: Sequence, ax=None, resolution: int = 200):
     """The most probable class over the plane of two columns, the paler the less probable; other columns at their medians.
 
     Parameters
@@ -254,8 +254,8 @@ def plot_surface(predict_proba, X, y, classes: Sequence, features: Sequence, ax=
     p = predict_proba(grid)
     colours = np.array([to_rgb(PALETTE[k % len(PALETTE)]) for k in range(len(classes))])
     best, sure = p.argmax(axis=1), (p.max(axis=1) - 1 / len(classes)) / (1 - 1 / len(classes))
-    image = 1 - (1 - colours[best]) * (0.15 + 0.6 * sure)[:, None]
-    ax.imshow(image.reshape(*u.shape, 3), origin="lower", extent=(*ends[0], *ends[1]), aspect="auto", interpolation="bilinear")
+    image = 1 - (1 - colours[best]) * (0.15 + 0.06 * np.ceil(10 * sure))[:, None]
+    ax.imshow(image.reshape(*u.shape, 3), origin="lower", extent=(*ends[0], *ends[1]), aspect="auto", interpolation="nearest")
     for k, c in enumerate(classes):
         own = np.asarray(y) == c
         ax.scatter(X[a][own], X[b][own], s=14, color=colours[k], edgecolor="white", lw=0.5, label=str(c))
@@ -264,7 +264,7 @@ def plot_surface(predict_proba, X, y, classes: Sequence, features: Sequence, ax=
     ax.legend(fontsize=7, frameon=True, facecolor="white", framealpha=0.85, edgecolor="none")
     return ax
 
-# %% ../nbs/02f_fuzzy_explanations.ipynb #76629ae6
+# %% ../nbs/02f_fuzzy_explanations.ipynb #d90d3463
 @dataclass(repr=False)
 class GlobalRules(Explanation):
     """Every rule of a fuzzy classifier; `to_frame()` is `rule_frame`.
@@ -293,7 +293,7 @@ class GlobalRules(Explanation):
             return ax
         return plot_rule_weights(frame, self.classes, ax=ax)
 
-
+# %% ../nbs/02f_fuzzy_explanations.ipynb #09b16ed4
 @dataclass(repr=False)
 class LocalRules(Explanation):
     """Why rows have their classes; `to_frame()` is `local_rule_frame`.

@@ -190,7 +190,7 @@ def check_settings(model) -> None:
     if not (isinstance(model.mixture_C, Real) and model.mixture_C > 0):
         raise ValueError(f"mixture_C must be a number above 0, not {model.mixture_C!r}; smaller values shrink the weights more")
 
-# %% ../nbs/02_fuzzy_mixture.ipynb #ebe0cddd
+# %% ../nbs/02_fuzzy_mixture.ipynb #82d3d34f
 @dataclass
 class TrainingTable:
     """What a search needs: a partition, the literals and their memberships, class numbers and row weights.
@@ -229,7 +229,7 @@ class TrainingTable:
         """A rule in words."""
         return FuzzyRule(tuple(self.literals.condition(l) for l in numbers), label, weight)
 
-
+# %% ../nbs/02_fuzzy_mixture.ipynb #32a47d7f
 def read_training(model, X, y, sample_weight) -> TrainingTable:
     """Checks a table, its labels and weights, and makes terms; rows of weight 0 are left out."""
     if isinstance(X, pd.DataFrame):

@@ -245,7 +245,7 @@ def rule_effects(F: np.ndarray, coef: np.ndarray) -> np.ndarray:
     centred = np.abs(coef - coef.mean(axis=1, keepdims=True)).max(axis=1, initial=0.0)
     return F.max(axis=0, initial=0.0) * centred
 
-# %% ../nbs/02b_rule_weights.ipynb #f4bf582f
+# %% ../nbs/02b_rule_weights.ipynb #ce180b8b
 @dataclass(frozen=True)
 class RuleMixture:
     """Weights of rules for classes.
@@ -282,7 +282,7 @@ class RuleMixture:
         K = len(stored["intercept"])
         return cls(np.array(stored["coef"], dtype=float).reshape(-1, K), np.array(stored["intercept"], dtype=float), np.array(stored["duplicate_of"], dtype=int))
 
-
+# %% ../nbs/02b_rule_weights.ipynb #5ccd9146
 def fit_rule_mixture(F, y, n_classes: int, rules: Sequence[Hashable] | None = None, C: float = 1.0, non_negative: bool = False, sample_weight=None) -> RuleMixture:
     """A `RuleMixture` of R rules, of which repeats (the same entry of `rules`) get no weights."""
     same = np.full(F.shape[1], -1) if rules is None else duplicate_of(rules)

@@ -20,7 +20,7 @@ from .rules import Bell, LinguisticVariable, Trapezoid, Triangle, format_number,
 
 # %% auto #0
 __all__ = ['Level', 'CrispVariable', 'column_names', 'read_column', 'ordered_columns', 'row_counts', 'run_costs', 'best_runs',
-           'searched_terms', 'Partition', 'term_memberships', 'column_terms', 'expert_variables', 'make_partition',
+           'searched_terms', 'term_memberships', 'Partition', 'column_terms', 'expert_variables', 'make_partition',
            'FuzzyCondition', 'Literals', 'literal_memberships', 'column_runs', 'term_literals', 'term_numbers',
            'firing_strengths', 'term_run', 'ramp_text', 'corners', 'cut_points', 'condition_text', 'FuzzyRule',
            'parse_terms', 'parse_rule', 'FuzzyRuleBase', 'one_term', 'variable_to_dict', 'variable_from_dict',
@@ -197,7 +197,23 @@ def searched_terms(feature: str, x: np.ndarray, y: np.ndarray, n_terms: int = 3,
     corners = np.r_[[-np.inf] * 2, np.column_stack([start, end]).ravel(), [np.inf] * 2].tolist()
     return {name: Trapezoid(*corners[2 * i:2 * i + 4]) for i, name in enumerate(names)}
 
-# %% ../nbs/02a_terms.ipynb #c96ab8b7
+# %% ../nbs/02a_terms.ipynb #5bceeef9
+def _warn_unseen(variable: LinguisticVariable, x: np.ndarray) -> None:
+    """A warning if a crisp column holds a value of no term."""
+    if isinstance(variable, CrispVariable) and len(x):
+        outside = variable.memberships(x).sum(axis=1) == 0
+        if outside.any():
+            warnings.warn(f"column {variable.feature!r} holds {x[outside.argmax()]!r} in {outside.sum()} of {len(x)} rows, a value without a term "
+                          f"(terms: {', '.join(variable.terms)}); no condition on this column holds there", UserWarning, stacklevel=5)
+
+
+def term_memberships(variable: LinguisticVariable, x: np.ndarray) -> np.ndarray:
+    """(n, T) memberships of values that `read_column` has read."""
+    if isinstance(variable, CrispVariable):
+        return variable.memberships(x)
+    return np.column_stack([np.asarray(mu(x), dtype=float) for mu in variable.terms.values()])
+
+# %% ../nbs/02a_terms.ipynb #b4ab6bb8
 @dataclass(frozen=True)
 class Partition:
     """The terms of every column of a table.
@@ -241,23 +257,7 @@ class Partition:
         """For each column the (n, T) memberships of the rows in its terms."""
         return [term_memberships(v, x) for v, x in zip(self.variables, self.read(X))]
 
-
-def _warn_unseen(variable: LinguisticVariable, x: np.ndarray) -> None:
-    """A warning if a crisp column holds a value of no term."""
-    if isinstance(variable, CrispVariable) and len(x):
-        outside = variable.memberships(x).sum(axis=1) == 0
-        if outside.any():
-            warnings.warn(f"column {variable.feature!r} holds {x[outside.argmax()]!r} in {outside.sum()} of {len(x)} rows, a value without a term "
-                          f"(terms: {', '.join(variable.terms)}); no condition on this column holds there", UserWarning, stacklevel=5)
-
-
-def term_memberships(variable: LinguisticVariable, x: np.ndarray) -> np.ndarray:
-    """(n, T) memberships of values that `read_column` has read."""
-    if isinstance(variable, CrispVariable):
-        return variable.memberships(x)
-    return np.column_stack([np.asarray(mu(x), dtype=float) for mu in variable.terms.values()])
-
-# %% ../nbs/02a_terms.ipynb #93b5010c
+# %% ../nbs/02a_terms.ipynb #b59c208b
 def column_terms(name: str, values, n_terms: int, y=None, weight=None) -> LinguisticVariable:
     """The default terms of one column: crisp for categories and for at most 5 whole numbers, else quantile terms, or searched ones if y is given."""
     x = read_column(values, name)
@@ -279,7 +279,7 @@ def column_terms(name: str, values, n_terms: int, y=None, weight=None) -> Lingui
     x = x if counts is None else np.repeat(x, counts)
     return LinguisticVariable(name, quantile_terms(name, x, min(n_terms, len(np.unique(x)))))
 
-
+# %% ../nbs/02a_terms.ipynb #e3d5b998
 def expert_variables(partitions, names: Sequence[str]) -> dict:
     """An expert's terms by column: a dict of variables or of dicts of fuzzy sets, or a list of variables."""
     given = partitions if isinstance(partitions, Mapping) else {v.feature: v for v in partitions}
@@ -320,7 +320,7 @@ def make_partition(X, partitions="quantile", n_terms: int = 3, y=None, weight=No
             raise ValueError(f"column {name!r} holds {x[0]!r}, but its terms in partitions are for numbers; use Level((value, ...)) as a term")
     return Partition(tuple(variables), tuple(limits))
 
-# %% ../nbs/02a_terms.ipynb #56c2912d
+# %% ../nbs/02a_terms.ipynb #bebc9290
 @dataclass(frozen=True)
 class FuzzyCondition:
     """A column and the names of the terms that are accepted, any of them.
@@ -344,7 +344,7 @@ class FuzzyCondition:
     def __str__(self) -> str:
         return f"{self.feature} is {' or '.join(self.terms)}"
 
-
+# %% ../nbs/02a_terms.ipynb #3be650a9
 @dataclass(frozen=True)
 class Literals:
     """The conditions that a search may use.

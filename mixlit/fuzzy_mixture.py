@@ -166,7 +166,7 @@ def labels_of(codes: np.ndarray, classes: np.ndarray, unknown) -> np.ndarray:
         return classes[codes]
     return (np.append(classes, unknown) if classes.dtype.kind in "iufU" else np.array([*classes.tolist(), unknown], dtype=object))[codes]
 
-# %% ../nbs/02_fuzzy_mixture.ipynb #95fbe54a
+# %% ../nbs/02_fuzzy_mixture.ipynb #b8adb8b6
 _CHOICES = {"inference": ("winning_rule", "mixture"), "search": ("genetic", "greedy"), "objective": ("macro_f1", "log_loss"),
             "ds_mode": ("dominance", "unweighted", "optimised", 0, 1, 2), "t_norm": ("product", "minimum"),
             "mixture_pruning": ("mixture", "winning_rule"), "start": ("random", "greedy"), "stop": ("budget", "bic"),
@@ -178,7 +178,7 @@ def check_settings(model) -> None:
     """Raises a ValueError that names a parameter, its value and what is allowed."""
     for name, allowed in _CHOICES.items():
         value = getattr(model, name)
-        if not any(value is a or (type(value) is type(a) and value == a) for a in allowed):
+        if isinstance(value, bool) or not isinstance(value, (str, Integral, type(None))) or value not in allowed:
             raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, not {value!r}")
     for name, least in _AT_LEAST.items():
         value = getattr(model, name)

@@ -213,7 +213,7 @@ def term_memberships(variable: LinguisticVariable, x: np.ndarray) -> np.ndarray:
         return variable.memberships(x)
     return np.column_stack([np.asarray(mu(x), dtype=float) for mu in variable.terms.values()])
 
-# %% ../nbs/02a_terms.ipynb #b4ab6bb8
+# %% ../nbs/02a_terms.ipynb #b7a307bb
 @dataclass(frozen=True)
 class Partition:
     """The terms of every column of a table.
@@ -243,8 +243,10 @@ class Partition:
         for j, (values, variable, limits) in enumerate(zip(columns, self.variables, self.limits)):
             x = read_column(values, variable.feature)
             if limits is not None and x.dtype == object:
-                bad = next(v for v in x if not isinstance(v, (int, float)))
-                raise ValueError(f"column {variable.feature!r} was numeric in training and now holds {bad!r}")
+                bad = next((v for v in x if not isinstance(v, (int, float, np.bool_))), None)
+                if bad is not None:
+                    raise ValueError(f"column {variable.feature!r} was numeric in training and now holds {bad!r}")
+                x = x.astype(float)                                       # truth values
             if limits is None and x.dtype != object:                      # categories that look like numbers
                 x = np.asarray(values, dtype=object)
             x = np.clip(x, *limits) if limits is not None else x

@@ -284,6 +284,41 @@ def test_macro_f1_is_that_of_scikit_learn():
     assert np.isclose(macro_f1(y, np.full(200, -1), 4), 0)
 
 
+@pytest.mark.parametrize("load", [load_iris, load_wine, load_breast_cancer])
+def test_the_search_ends_at_the_objective_of_the_method(load):
+    X, y = load(return_X_y=True)
+    model = FuzzyRuleClassifier(**SMALL).fit(X, y)
+    covered = len({r.consequent for r in model.rules_})
+    K, conditions = len(model.classes_), sum(len(r.conditions) for r in model.rules_)
+    objective = f1_score(y, model.predict(X), average="macro") - 0.05 * (1 - covered / K) - 0.03 * conditions / (SMALL["n_rules"] * min(SMALL["n_antecedents"], X.shape[1]))
+    assert np.isclose(model.history_.best.iloc[-1], objective)
+
+
+@pytest.mark.parametrize("settings_", [dict(mixture_search=True), dict(mixture_search=True, mixture_pruning="winning_rule"), dict(objective="log_loss"),
+                                       dict(start="greedy"), dict(search="greedy", stop="bic"), dict(search="greedy", mixture_pruning="winning_rule"),
+                                       dict(mixture_search=True, mixture_non_negative=True), dict(mixture_search=True, ordinal=True, t_norm="minimum")])
+def test_every_road_to_a_mixture(iris, settings_):
+    X, y = iris
+    model = FuzzyRuleClassifier(inference="mixture", **{**SMALL, **settings_}).fit(X, y)
+    again = clone(model).fit(X, y)
+    assert model.rules_ == again.rules_ and model.score(X, y) > 0.85 and 1 <= len(model.rules_) <= SMALL["n_rules"]
+    assert max(len(r.conditions) for r in model.rules_) <= 2 and (model.mixture_.duplicate_of_ == -1).all()
+    if settings_.get("mixture_search") and "mixture_pruning" not in settings_:
+        codes = np.unique(y, return_inverse=True)[1]
+        kept, *_ = prune_by_mixture(model.firing(X), codes, 3, 0.0, non_negative=model.mixture_non_negative)
+        assert len(kept) == len(model.rules_)
+    assert model.explain_local(X.iloc[:2]).to_text() and model.coverage_report(X).to_text()
+
+
+def test_a_failed_fit_leaves_the_model_as_it_was(iris):
+    X, y = iris
+    model = quick().fit(X, y)
+    before = model.predict_proba(X)
+    with pytest.raises(ValueError):
+        model.fit(X[["petal width"]], ["a"] * 150)
+    assert model.n_features_in_ == 4 and (model.predict_proba(X) == before).all()
+
+
 # ---------------------------------------------------------------- faults of others that must not be here
 
 def test_refit_makes_new_partitions(iris):
@@ -517,8 +552,10 @@ def test_explanations_under_both_inferences(iris, plt, inference):
     else:
         frame = some.to_frame()
         assert (frame[frame.decides].then.to_numpy() == model.predict(X.iloc[:5])).all() and "decides" in one.to_text()
-    for ax in (everything.plot(), one.plot(77), model.coverage_report(X).plot()):
+    for ax in (everything.plot(), one.plot(77), model.coverage_report(X).plot(), model.plot_surface(X, y, ["petal length", "petal width"]), model.plot_terms(X)[0, 0]):
         assert ax.get_xlabel()
+    array = quick(inference=inference).fit(X.to_numpy(), y)
+    assert array.plot_surface(X.to_numpy(), y, ["x3", "x4"]).get_xlabel() == "x3"
 
 
 def test_coverage_report_counts(iris, fitted):

@@ -489,6 +489,7 @@ def test_rules_read_with_cut_points_and_can_be_read_back(iris, fitted):
         assert back.antecedent == rule.antecedent and back.consequent == rule.consequent
     both = FuzzyRule(FuzzyCondition("petal width", ("Medium", "High")), "virginica")
     assert "petal width is at least Medium (from " in both.to_text(partition) and both.to_text(partition).endswith(" up) THEN virginica")
+    assert fitted.to_text().count(" THEN ") == len(fitted.rules_) and all(f"THEN {fitted.classes_[k]} (" in fitted.to_text() for k in fitted.mixture_.coef_.argmax(axis=1))
     assert "at most Medium (up to" in FuzzyRule(FuzzyCondition("petal width", ("Low", "Medium"))).to_text(partition)
 
 

@@ -514,7 +514,9 @@ def test_model_survives_json(iris, inference, calibration, tmp_path):
     X, y = iris
     model = quick(inference=inference, calibration=calibration, ordinal=True, locked_rules=["sepal width is Low -> setosa"]).fit(X, y)
     text = model.to_json(tmp_path / "model.json")
-    for again in (FuzzyRuleClassifier.from_json(text), FuzzyRuleClassifier.from_json(tmp_path / "model.json")):
+    model.save(tmp_path / "saved.json")
+    for again in (FuzzyRuleClassifier.from_json(text), FuzzyRuleClassifier.from_json(tmp_path / "model.json"), FuzzyRuleClassifier.load(tmp_path / "saved.json"),
+                  FuzzyRuleClassifier.from_dict(model.to_dict())):
         assert (again.predict_proba(X) == model.predict_proba(X)).all() and (again.predict(X) == model.predict(X)).all()
         assert again.rules_ == model.rules_ and again.to_json() == text and again.locked_ == model.locked_
         assert again.classes_.dtype == model.classes_.dtype and again.get_params()["ordinal"] is True
@@ -661,6 +663,10 @@ def test_one_row_of_a_class_constant_columns_and_too_many_rules(iris):
     with pytest.warns(UserWarning, match="n_rules=500"):
         model = quick(n_rules=500, n_antecedents=1).fit(X, y)
     assert len(model.rules_) <= 12
+    with pytest.warns(UserWarning, match="n_rules=500"):
+        FuzzyRuleClassifier(**{**SMALL, "n_rules": 500, "n_antecedents": 1}).fit(X, y)
+    with pytest.raises(ValueError, match="'petal width' occurs twice"):
+        quick().fit(pd.concat([X, X[["petal width"]]], axis=1), y)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for search in ("greedy", "genetic"):

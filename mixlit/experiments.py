@@ -43,8 +43,8 @@ __all__ = ['SYNTHETIC', 'INSURANCE', 'REPORT_STYLE', 'EXAMPLES', 'gaussian_log_d
            'calibration_figure', 'html_table', 'inline_svg', 'summary_words', 'rules_html', 'scores_html', 'rows_html',
            'settings_html', 'reading_html', 'reload_code', 'report_html', 'check_output', 'write_together',
            'current_umask', 'check_seed', 'as_table', 'report_folder', 'fit', 'stamped', 'warm_up_toy', 'progress',
-           'store', 'bench_xmm', 'bench_tables', 'bench_speed', 'bench', 'reproduce', 'cell_bar', 'OneLineParser',
-           'command_parser', 'main']
+           'store', 'bench_xmm', 'bench_tables', 'bench_speed', 'bench_fuzzy', 'bench', 'reproduce', 'cell_bar',
+           'OneLineParser', 'command_parser', 'main']
 
 # %% ../nbs/05_experiments.ipynb #29069c2b
 def gaussian_log_density(y_train: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -1126,7 +1126,7 @@ def bench_tables(jobs: int, quick: bool, show) -> dict[str, pd.DataFrame]:
     print(tables_text(table_means(runs)))
     return {"xmm_tables.csv": runs}
 
-# %% ../nbs/05_experiments.ipynb #a077a821
+# %% ../nbs/05_experiments.ipynb #b454fd4e
 def bench_speed(quick: bool, show) -> dict[str, pd.DataFrame]:
     """Print time and memory of fits, see `mixlit.speed`; runs by file name."""
     from mixlit.speed import run_speed, speed_text
@@ -1134,19 +1134,27 @@ def bench_speed(quick: bool, show) -> dict[str, pd.DataFrame]:
     print(speed_text(runs))
     return {"xmm_speed.csv": runs}
 
+def bench_fuzzy(quick: bool, show) -> dict[str, pd.DataFrame]:
+    """Print fuzzy rules beside their marks, see `mixlit.fuzzy_bench`; runs by file name."""
+    from mixlit.fuzzy_bench import fuzzy_text, run_fuzzy
+    runs = stamped(run_fuzzy(quick, show))
+    print(fuzzy_text(runs))
+    return {"fuzzy.csv": runs}
+
 def bench(names: Sequence[str] = ("xmm",), seeds: int = 5, quick: bool = False, save: str | Path | None = None, quiet: bool = False, jobs: int = 1) -> pd.DataFrame:
     """Print benchmarks beside their targets.
 
     Parameters
     ----------
     names : sequence of str
-        'xmm': synthetic tables with known truth, and insurance; 'tables': other methods on the real tables; 'speed': time and memory.
+        'xmm': synthetic tables with known truth, and insurance; 'tables': other methods on the real tables; 'speed': time and memory;
+        'fuzzy': fuzzy rules on three tables.
     seeds : int
         Tables drawn from each generator ('xmm').
     quick : bool
-        To see that all is well. 'xmm': one seed, 2,000 rows, one fold; the targets are meant for 10,000 rows and five seeds. 'tables': one fold of two tables.
+        To see that all is well. 'xmm': one seed, 2,000 rows, one fold; the targets are meant for 10,000 rows and five seeds. 'tables': one fold of two tables; 'fuzzy': one fold.
     save : path, optional
-        Folder for xmm_synthetic.csv, xmm_insurance.csv, xmm_tables.csv and xmm_speed.csv, one row a run.
+        Folder for xmm_synthetic.csv, xmm_insurance.csv, xmm_tables.csv, xmm_speed.csv and fuzzy.csv, one row a run.
     quiet : bool
         No progress bar.
     jobs : int
@@ -1158,8 +1166,8 @@ def bench(names: Sequence[str] = ("xmm",), seeds: int = 5, quick: bool = False, 
         All runs of the last family; of 'xmm' those on synthetic tables.
     """
     for name in names:
-        if name not in ("xmm", "tables", "speed"):
-            raise ValueError(f"no benchmark is called {name!r}; {suggest(name, ['xmm', 'tables', 'speed'])}")
+        if name not in ("xmm", "tables", "speed", "fuzzy"):
+            raise ValueError(f"no benchmark is called {name!r}; {suggest(name, ['xmm', 'tables', 'speed', 'fuzzy'])}")
     if seeds < 1:
         raise ValueError(f"seeds = {seeds} must be at least 1")
     if jobs < 1:
@@ -1167,8 +1175,10 @@ def bench(names: Sequence[str] = ("xmm",), seeds: int = 5, quick: bool = False, 
     for name in names:
         if name == "xmm":
             outputs = bench_xmm(seeds, quick, progress(quiet))
+        elif name == "tables":
+            outputs = bench_tables(jobs, quick, progress(quiet))
         else:
-            outputs = bench_tables(jobs, quick, progress(quiet)) if name == "tables" else bench_speed(quick, progress(quiet))
+            outputs = {"speed": bench_speed, "fuzzy": bench_fuzzy}[name](quick, progress(quiet))
         store(save, outputs)
     return next(iter(outputs.values()))
 
@@ -1219,7 +1229,7 @@ def cell_bar(quiet: bool):
     from tqdm import tqdm
     return lambda rows, total, name: tqdm(rows, total=total, desc=name, leave=False, file=sys.stderr)
 
-# %% ../nbs/05_experiments.ipynb #8ca2523d
+# %% ../nbs/05_experiments.ipynb #52061851
 EXAMPLES = """\
 examples:
   mixlit fit                                     a table that scikit-learn ships
@@ -1230,6 +1240,7 @@ examples:
   mixlit reproduce --list                        the experiments of the papers
   mixlit reproduce xmm-gold --quick              one of them, small
   mixlit bench tables --jobs 2                   other methods on the real tables, in the folder MIXLIT_DATA
+  mixlit bench fuzzy                             fuzzy rules beside their marks
 """
 
 class OneLineParser(argparse.ArgumentParser):
@@ -1238,7 +1249,7 @@ class OneLineParser(argparse.ArgumentParser):
     def error(self, message: str):
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
-# %% ../nbs/05_experiments.ipynb #6b7ed43b
+# %% ../nbs/05_experiments.ipynb #797f02b8
 def command_parser() -> argparse.ArgumentParser:
     """The options of the command `mixlit`."""
     plain = {"formatter_class": argparse.RawDescriptionHelpFormatter, "epilog": EXAMPLES}
@@ -1260,7 +1271,7 @@ def command_parser() -> argparse.ArgumentParser:
     f.add_argument("--out", metavar="FOLDER", help="where to write (default mixlit-report-TABLE)")
     f.add_argument("--quiet", action="store_true", help="print only the paths of the two files; no progress bar")
     b = commands.add_parser("bench", help="run the benchmark and print it beside its targets", **plain, description="Run the benchmark of a family.")
-    b.add_argument("names", nargs="*", default=["xmm"], metavar="FAMILY", help="xmm (default): synthetic tables and insurance; tables: other methods on the real tables; speed: time and memory")
+    b.add_argument("names", nargs="*", default=["xmm"], metavar="FAMILY", help="xmm (default): synthetic tables and insurance; tables: other methods on the real tables; speed: time and memory; fuzzy: fuzzy rules")
     b.add_argument("--quick", action="store_true", help="one seed, small tables, one fold")
     b.add_argument("--seeds", type=int, default=5, metavar="N", help="tables from each generator (default 5)")
     b.add_argument("--save", metavar="FOLDER", help="write one CSV row for each run")

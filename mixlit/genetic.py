@@ -370,7 +370,7 @@ class Judge:
             value = (2 * self.per_class(hit) / np.where(size > 0, size, 1)).mean(axis=1) - 0.05 * (1 - covered.mean(axis=1))
         return Evaluation(np.round(value - share, 10), np.round(hit.sum(axis=1) / self.omega.sum(), 10), conditions, kept)
 
-# %% ../nbs/02d_genetic.ipynb #8dc4db23
+# %% ../nbs/02d_genetic.ipynb #8535844b
 @dataclass
 class RuleBreeder:
     """Draws, crosses and changes rules; all randomness of the search is here.
@@ -431,7 +431,9 @@ class RuleBreeder:
             literal = int(self.rng.choice(np.flatnonzero(self.column == self.column[self.rng.choice(held)])))
         held = held[self.column[held] != self.column[literal]]
         held = np.delete(held, self.rng.integers(len(held))) if len(held) >= self.most else held
-        return np.pad(np.append(held, literal), (0, len(rule) - len(held) - 1), constant_values=-1)
+        out = np.full(len(rule), -1)
+        out[: len(held)], out[len(held)] = held, literal
+        return out
 
     def mutated(self, child: RulePopulation) -> RulePopulation:
         """About three changes in each rule base: a rule redrawn, a literal put in, one left out, a class or weight redrawn, a rule taken out."""
@@ -551,7 +553,7 @@ def plant(population: RulePopulation, rules: Sequence[tuple], classes: np.ndarra
                 population.literals[p, first + r, : len(rule)] = rule
                 population.consequents[p, first + r] = classes[r]
 
-# %% ../nbs/02d_genetic.ipynb #2d943412
+# %% ../nbs/02d_genetic.ipynb #48e99a76
 def natural_classes(M, y, n_classes: int, rules: Sequence[tuple], given: Sequence | None = None, t_norm: str = "product", sample_weight=None) -> np.ndarray:
     """(R,) the classes `given`, or where there is none the class whose rows a rule fires on most strongly on average."""
     sums = class_sums(firing_strengths(M, rules, t_norm), y, n_classes, sample_weight)
@@ -564,7 +566,7 @@ def search_genetically(M, column, y, n_classes: int, n_rules: int = 30, n_antece
                        ds_mode: str = "dominance", tolerance: float = 0.0, allow_unknown: bool = False, t_norm: str = "product", C: float = 1.0,
                        mixture_pruning: str = "mixture", threshold: float = 0.02, sample_weight=None, start_consequents: Sequence | None = None,
                        locked: Sequence[tuple] = (), locked_consequents: Sequence | None = None, n_columns: int | None = None,
-                       pareto: bool = False) -> GeneticResult:
+                       pareto: bool = False, n_draws: int = 10) -> GeneticResult:
     """Genetic search for a rule base.
 
     Parameters
@@ -593,6 +595,8 @@ def search_genetically(M, column, y, n_classes: int, n_rules: int = 30, n_antece
         Columns of the table; those with a literal unless given.
     pareto : bool
         Whether non-dominated rule bases survive, see `survivors`.
+    n_draws : int
+        The first population is the best of so many times `population_size` random rule bases.
 
     Returns
     -------
@@ -605,7 +609,7 @@ def search_genetically(M, column, y, n_classes: int, n_rules: int = 30, n_antece
     breeder = RuleBreeder(M, column, y, n_classes, n_antecedents, len(locked), as_generator(random_state))
     width, places = max([n_antecedents, *map(len, (*start, *locked))]), max(n_rules, len(locked), 1)
     if len(column):
-        population = breeder.population(population_size, places, width)
+        population = breeder.population(n_draws * population_size, places, width)
     else:                                                                 # no condition can be stated
         population = RulePopulation(np.full((1, places, width), -1), np.zeros((1, places), dtype=int), np.ones((1, places)))
     classes = [natural_classes(M, y, n_classes, rules, given, t_norm, sample_weight) for rules, given in ((start, start_consequents), (locked, locked_consequents))]
@@ -613,7 +617,7 @@ def search_genetically(M, column, y, n_classes: int, n_rules: int = 30, n_antece
         plant(population, start, classes[0], len(locked))
     for r, rule in enumerate(locked):
         population.literals[:, r], population.consequents[:, r], population.weights[:, r] = np.pad(rule, (0, width - len(rule)), constant_values=-1), classes[1][r], 1.0
-    return evolve(population.tidy(len(locked)), judge, breeder, n_generations if len(column) else 0, patience, pareto)
+    return evolve(population.tidy(len(locked)), judge, breeder, population_size, n_generations if len(column) else 0, patience, pareto)
 
 
 def sorted_rules(rules: Sequence[tuple]) -> list[tuple]:
@@ -629,10 +633,10 @@ def check_choices(**chosen) -> None:
         if value not in choices[name]:
             raise ValueError(f"{name} must be one of {', '.join(map(repr, choices[name]))}; not {value!r}")
 
-# %% ../nbs/02d_genetic.ipynb #584da3f6
-def evolve(population: RulePopulation, judge: Judge, breeder: RuleBreeder, n_generations: int, patience: int, pareto: bool = False) -> GeneticResult:
-    """The loop: evaluate, prune, select, breed."""
-    size, best, history, waited = len(population), {}, [], 0
+# %% ../nbs/02d_genetic.ipynb #f3da26a1
+def evolve(population: RulePopulation, judge: Judge, breeder: RuleBreeder, size: int, n_generations: int, patience: int, pareto: bool = False) -> GeneticResult:
+    """The loop: evaluate, prune, keep the best `size`, breed."""
+    best, history, waited = {}, [], 0
     worth = judge(population)
     while True:
         population.literals[~worth.kept] = -1

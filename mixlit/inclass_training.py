@@ -17,11 +17,11 @@ from torch import nn
 from .inclass_costs import log_mixture_weights, log_terms, neg_ctc_cost
 
 # %% auto #0
-__all__ = ['ACTIVATIONS', 'SCHEDULES', 'Networks', 'ModuleNetworks', 'with_known', 'Batch', 'stack_variates', 'Rows', 'FileRows',
-           'LoaderRows', 'Evaluation', 'outputs', 'evaluate', 'cosine', 'train', 'batch_cost', 'revive_components',
-           'Plan', 'make_plan', 'choose_restart', 'run']
+__all__ = ['ACTIVATIONS', 'SCHEDULES', 'PROBE', 'Networks', 'ModuleNetworks', 'with_known', 'Batch', 'stack_variates', 'Rows',
+           'FileRows', 'LoaderRows', 'Evaluation', 'outputs', 'evaluate', 'Adam', 'cosine', 'train', 'batch_cost',
+           'revive_components', 'Plan', 'make_plan', 'choose_restart', 'run']
 
-# %% ../nbs/03b_training.ipynb #9b6a9b95
+# %% ../nbs/03b_training.ipynb #351c9b17
 ACTIVATIONS = {"silu": nn.functional.silu, "relu": torch.relu, "tanh": torch.tanh, "softplus": nn.functional.softplus, "gelu": nn.functional.gelu}
 
 class Networks(nn.Module):
@@ -65,6 +65,10 @@ class Networks(nn.Module):
         self.gain = nn.Parameter(torch.zeros(*shape, 1, 1))
         with torch.no_grad():
             self.matrices[-1].zero_()
+            if hidden:                                           # steep first units, each with its bend at a place of its own
+                self.matrices[0].mul_(max(1.0, 3 / math.sqrt(d)))
+                places = torch.randn(*shape, hidden[0], d, generator=generator)
+                self.biases[0].copy_(-(self.matrices[0].transpose(-1, -2) * places).sum(-1).unsqueeze(-2))
         off = torch.arange(max(classes)) >= torch.tensor(classes).unsqueeze(1)
         self.off = off if off.any() else None
 
@@ -351,7 +355,35 @@ def evaluate(nets: nn.Module, rows, theta: torch.Tensor | None = None, max_rows:
             break
     return Evaluation((cost / mass).cpu().numpy(), log_mixture_weights(log_phi).exp().cpu().numpy(), log_phi.exp().cpu().numpy())
 
-# %% ../nbs/03b_training.ipynb #87c0e210
+# %% ../nbs/03b_training.ipynb #126a4be2
+class Adam:
+    """Adam (Kingma and Ba 2015) for a few tensors; `rate` may be changed between steps. Parameters without a gradient stay as they are."""
+
+    def __init__(self, parameters, rate: float, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8):
+        self.parameters, self.rate, self.betas, self.eps, self.t = list(parameters), rate, betas, eps, 0
+        self.mean, self.square = ([torch.zeros_like(p) for p in self.parameters] for _ in range(2))
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """One step along the gradients, which are cleared."""
+        self.t += 1
+        (b1, b2), gradients = self.betas, [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]
+        torch._foreach_lerp_(self.mean, gradients, 1 - b1)
+        torch._foreach_mul_(self.square, b2)
+        torch._foreach_addcmul_(self.square, gradients, gradients, 1 - b2)
+        scale = torch._foreach_sqrt(self.square)
+        torch._foreach_div_(scale, math.sqrt(1 - b2**self.t))
+        torch._foreach_add_(scale, self.eps)
+        torch._foreach_addcdiv_(self.parameters, self.mean, scale, -self.rate / (1 - b1**self.t))
+        for p in self.parameters:
+            p.grad = None
+
+    def forget(self, restart: int) -> None:
+        """Clears what is remembered of one restart."""
+        for memory in (*self.mean, *self.square):
+            memory[restart] = 0
+
+# %% ../nbs/03b_training.ipynb #0de2cc0a
 def cosine(t: float) -> float:
     """Share of the learning rate at a share t of the run."""
     return 0.5 * (1 + math.cos(math.pi * t))
@@ -359,8 +391,8 @@ def cosine(t: float) -> float:
 SCHEDULES = {"cosine": cosine, "constant": lambda t: 1.0}
 
 def train(nets: nn.Module, rows, n_steps: int, batch_size: int, learning_rate: float = 1e-2, schedule: str = "cosine", cost: Callable | None = None,
-          theta: torch.Tensor | None = None, generator: torch.Generator | None = None, revive: bool = True, beta2: float = 0.99,
-          device: str = "cpu", first_step: int = 0, report: Callable | None = None) -> list[dict]:
+          theta: torch.Tensor | None = None, generator: torch.Generator | None = None, revive: bool = True, beta2: float = 0.999,
+          device: str = "cpu", first_step: int = 0, report: Callable | None = None, at_half: Callable | None = None) -> list[dict]:
     """Trains the networks of all restarts in place.
 
     Parameters
@@ -380,7 +412,9 @@ def train(nets: nn.Module, rows, n_steps: int, batch_size: int, learning_rate: f
     beta2 : float
         Memory of Adam's second moment.
     report : callable, optional
-        Called with each row of the history.
+        Called with the new rows of the history.
+    at_half : callable, optional
+        Called once, with no argument, when half of the steps are done.
 
     Returns
     -------
@@ -390,16 +424,16 @@ def train(nets: nn.Module, rows, n_steps: int, batch_size: int, learning_rate: f
     cost = batch_cost if cost is None else cost
     every = max(1, n_steps // 20)
     parameters = [p for p in [*nets.parameters(), theta] if p is not None]
-    optimiser = torch.optim.Adam(parameters, lr=learning_rate, betas=(0.9, beta2), fused=True)
-    stream, history, running, nets_train = rows.batches(batch_size, generator), [], [], nets.train()
+    optimiser = Adam(parameters, learning_rate, (0.9, beta2))
+    stream, history, running, now = rows.batches(batch_size, generator), [], [], nets.train()
     for step in range(n_steps):
-        for group in optimiser.param_groups:
-            group["lr"] = learning_rate * SCHEDULES[schedule](step / n_steps)
+        optimiser.rate = learning_rate * SCHEDULES[schedule](step / n_steps)
+        if step == n_steps // 2 and at_half is not None:
+            at_half()
         batch = next(stream)
         batch = batch if device == "cpu" else batch.to(device)
-        log_beta = outputs(nets_train, batch, theta)
+        log_beta = outputs(now, batch, theta)
         values = cost(log_beta, batch)
-        optimiser.zero_grad(set_to_none=True)
         values.sum().backward()
         optimiser.step()
         running.append(values.detach())
@@ -425,7 +459,7 @@ def _log_phi(log_beta: torch.Tensor, batch: Batch) -> torch.Tensor:
 def _lowest_weights(log_beta: torch.Tensor, batch: Batch) -> list[float]:
     return log_mixture_weights(_log_phi(log_beta, batch)).exp().amin(-1).tolist()
 
-# %% ../nbs/03b_training.ipynb #3f22d026
+# %% ../nbs/03b_training.ipynb #760a1ebc
 def revive_components(nets: nn.Module, log_beta: torch.Tensor, batch: Batch, optimiser=None, generator: torch.Generator | None = None) -> set[int]:
     """Splits the largest component of every restart in which one has a weight below half a row of the batch.
 
@@ -440,15 +474,11 @@ def revive_components(nets: nn.Module, log_beta: torch.Tensor, batch: Batch, opt
         if len(dead):
             nets.split_component(r, int(dead[0]), int(w.argmax()), generator)
             changed.add(r)
-    if optimiser is not None:
-        for r in changed:
-            for p in nets.parameters():
-                for memory in ("exp_avg", "exp_avg_sq"):
-                    if memory in optimiser.state.get(p, {}):
-                        optimiser.state[p][memory][r] = 0
+    for r in changed if optimiser is not None else ():
+        optimiser.forget(r)
     return changed
 
-# %% ../nbs/03b_training.ipynb #26382dfa
+# %% ../nbs/03b_training.ipynb #24420d59
 @dataclass
 class Plan:
     """How a fit is run: rows of a batch, steps of a cycle, most cycles, restarts tried, and how many go on."""
@@ -463,10 +493,10 @@ def make_plan(n: int, n_restarts: int | str = "auto", n_epochs: int | str = "aut
     """Automatic settings for n rows; whatever is given is kept. `start`: networks come with weights of their own, so nothing is tried."""
     batch = batch_size if batch_size != "auto" else min(n, 500 if n <= 200_000 else 1000 if n <= 2_000_000 else 4000)
     steps = int(np.clip(5 * n // batch, 300, 5000)) if n_epochs == "auto" else max(1, n_epochs * n // batch)
-    cycles = 4 if n_epochs == "auto" else 1
+    cycles = 2 if n_epochs == "auto" else 1
     if n_restarts != "auto":
         return Plan(batch, steps, cycles, n_restarts, n_restarts)
-    return Plan(batch, steps, cycles, 1, 1) if start else Plan(batch, steps, cycles, 8, 4 if n <= 20_000 else 2 if n <= 200_000 else 1)
+    return Plan(batch, steps, cycles, 1, 1) if start else Plan(batch, steps, cycles, *((3, 3) if n <= 20_000 else (4, 1)))
 
 def choose_restart(cost: np.ndarray, weights: np.ndarray, n: float, tie: float = 2.0) -> int:
     """The restart to keep: of those within `tie` nats over n rows of the lowest cost the one whose sorted weights are nearest to their mean."""
@@ -474,7 +504,7 @@ def choose_restart(cost: np.ndarray, weights: np.ndarray, n: float, tie: float =
     w = np.sort(weights[tied], axis=1)
     return int(tied[np.abs(w - w.mean(axis=0)).sum(axis=1).argmin()])
 
-# %% ../nbs/03b_training.ipynb #7dd60755
+# %% ../nbs/03b_training.ipynb #18f40136
 def run(nets: nn.Module, rows, plan: Plan, generator: torch.Generator, **settings) -> tuple[nn.Module, Evaluation, list[dict]]:
     """Tries restarts, trains the best in cycles and evaluates them on all rows.
 
@@ -493,25 +523,22 @@ def run(nets: nn.Module, rows, plan: Plan, generator: torch.Generator, **setting
     theta, history, step = settings.get("theta"), [], 0
     if plan.n_kept < plan.n_tried:
         trial = max(50, plan.n_steps // 8)
-        history += [h | {"cycle": 0} for h in train(nets, rows, trial, plan.batch_size, schedule="constant", generator=generator, **settings)]
-        best = np.argsort(evaluate(nets, rows, theta, max_rows=65_536).cost)[: plan.n_kept]
-        nets, step = nets.keep(best), trial
+        history += [h | {"cycle": 0} for h in train(nets, rows, trial, plan.batch_size, generator=generator, **settings)]
+        best = np.argsort(evaluate(nets, rows, theta, max_rows=PROBE).cost)[: plan.n_kept]
+        nets, step = nets.keep(best.tolist()), trial
         if theta is not None:
             settings["theta"] = theta = theta.detach()[best].clone().requires_grad_()
-    last = None
+    half = []
+    probe = lambda: half.append(evaluate(nets, rows, theta, max_rows=PROBE).cost.min())
     for cycle in range(1, plan.max_cycles + 1):
-        history += [h | {"cycle": cycle} for h in train(nets, rows, plan.n_steps, plan.batch_size, generator=generator, first_step=step, **settings)]
-        step += plan.n_steps
+        steps = plan.n_steps * (1 if cycle == 1 else 3)
+        sharper = {} if cycle == 1 else dict(learning_rate=2 * settings.get("learning_rate", 1e-2), beta2=0.99)
+        history += [h | {"cycle": cycle} for h in train(nets, rows, steps, plan.batch_size, generator=generator, first_step=step, at_half=probe, **settings | sharper)]
+        step += steps
         now = evaluate(nets, rows, theta)
-        before = _middle_cost(history, cycle) if last is None else last.cost.min()
-        gain = before - now.cost.min()
-        last = now
-        if gain < max(0.005 * abs(now.cost.min()), 20 / rows.n):
+        end = now.cost.min() if rows.n <= PROBE else evaluate(nets, rows, theta, max_rows=PROBE).cost.min()
+        if half[-1] - end < max(0.01 * abs(end), 20 / rows.n):
             break
-    return nets, last, history
+    return nets, now, history
 
-def _middle_cost(history: list[dict], cycle: int) -> float:
-    """Training cost halfway through a cycle: what the second half of the first cycle is compared with."""
-    mine = [h for h in history if h["cycle"] == cycle]
-    middle = mine[len(mine) // 2]["step"]
-    return min(h["cost"] for h in mine if h["step"] == middle)
+PROBE = 65_536                                                   # rows on which progress is judged

@@ -686,3 +686,12 @@ def test_marks_of_the_greedy_search(load, loss_12, loss_6, f1):
             said[R].append((log_loss(y[b], m.predict_proba(X[b])), f1_score(y[b], m.predict(X[b]), average="macro")))
             assert len(m.rules_) <= R and max(len(r.conditions) for r in m.rules_) <= 2
     assert np.mean(said[12], axis=0)[0] <= loss_12 and np.mean(said[12], axis=0)[1] >= f1 and np.mean(said[6], axis=0)[0] <= loss_6
+
+
+@pytest.mark.parametrize("load, loss", [(load_iris, .20), (load_wine, .22), (load_breast_cancer, .14)])
+def test_marks_of_the_genetic_default_with_a_mixture(load, loss):
+    X, y = load(return_X_y=True)
+    said = []
+    for a, b in StratifiedKFold(5, shuffle=True, random_state=0).split(X, y):
+        said.append(log_loss(y[b], FuzzyRuleClassifier(inference="mixture").fit(X[a], y[a]).predict_proba(X[b])))
+    assert np.mean(said) <= loss

@@ -15,7 +15,7 @@ import pandas as pd
 __all__ = ['peer_frame', 'fuzzy_methods', 'best_seconds', 'run_fold', 'large_table', 'run_large', 'run_fuzzy', 'fuzzy_means',
            'fuzzy_targets', 'fuzzy_marks', 'fuzzy_text']
 
-# %% ../nbs/05c_fuzzy.ipynb #18421dfe
+# %% ../nbs/05c_fuzzy.ipynb #e760455a
 _PEERS = """
 iris | winning rule, searched terms | .960 .960 .213 3.4 1.0
 iris | winning rule | .913 .911 .408 3.8 1.0
@@ -46,10 +46,10 @@ def peer_frame() -> pd.DataFrame:
     """Figures of other packages by table and method: accuracy, macro_f1, log_loss, rules, mean_antecedents; measured with the same folds."""
     lines = [line.split(" | ") for line in _PEERS.strip().splitlines()]
     columns = ["accuracy", "macro_f1", "log_loss", "rules", "mean_antecedents"]
-    rows = [[table, method, *(map(float, values.split()))] for table, method, values in lines]
+    rows = [[table, method, *(map(float, (values.split() + ["nan"] * 5)[:5]))] for table, method, values in lines]
     return pd.DataFrame(rows, columns=["table", "method", *columns]).set_index(["table", "method"])
 
-# %% ../nbs/05c_fuzzy.ipynb #2974ded1
+# %% ../nbs/05c_fuzzy.ipynb #282cbde9
 def fuzzy_methods() -> dict[str, Callable]:
     """Name of each method and a function that makes the classifier."""
     from sklearn.linear_model import LogisticRegression
@@ -82,11 +82,11 @@ def run_fold(name: str, make: Callable, X, y, train, test, repeats: int = 2) -> 
     from sklearn.metrics import f1_score, log_loss
     model, seconds = best_seconds(lambda: make().fit(X[train], y[train]), repeats)
     p, predict_seconds = best_seconds(lambda: model.predict_proba(X[test]), repeats)
-    told = model.classes_[p.argmax(axis=1)]
+    told, p = model.classes_[p.argmax(axis=1)], np.clip(p, 1e-9, 1)
     rules = list(getattr(model, "rules_", ()))
     lengths = [len(rule.conditions) for rule in rules]
     n_rules = len(rules) if rules else model.get_n_leaves() if hasattr(model, "get_n_leaves") else np.nan
-    return {"method": name, "log_loss": log_loss(y[test], p, labels=model.classes_), "accuracy": (told == y[test]).mean(),
+    return {"method": name, "log_loss": log_loss(y[test], p / p.sum(axis=1, keepdims=True), labels=model.classes_), "accuracy": (told == y[test]).mean(),
             "macro_f1": f1_score(y[test], told, average="macro"), "rules": n_rules, "mean_antecedents": np.mean(lengths) if lengths else np.nan,
             "seconds": seconds, "predict_seconds": predict_seconds}
 

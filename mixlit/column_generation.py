@@ -16,7 +16,7 @@ from .terms import firing_strengths
 
 # %% auto #0
 __all__ = ['score_gains', 'residuals', 'extension_gains', 'exact_gains', 'count_rules', 'near_top', 'first_of_best',
-           'candidate_rules', 'RulePool', 'GreedyRules', 'find_rules_greedily', 'swap_rules']
+           'candidate_rules', 'RulePool', 'GreedyRules', 'grow_rules', 'find_rules_greedily', 'swap_rules']
 
 # %% ../nbs/02c_column_generation.ipynb #cdb4aaad
 def score_gains(f: np.ndarray, p: np.ndarray, y: np.ndarray, C: float = 1.0, sample_weight=None) -> np.ndarray:
@@ -185,7 +185,7 @@ class RulePool:
         total, n = float(own @ weight), float(weight.sum())
         return total / n, total + float((coef**2).sum()) / (2 * self.C), 2 * total + (self.n_classes - 1) * (F.shape[1] + 1) * np.log(n)
 
-# %% ../nbs/02c_column_generation.ipynb #003c3c40
+# %% ../nbs/02c_column_generation.ipynb #6462378e
 @dataclass
 class GreedyRules:
     """What a greedy search found.
@@ -206,6 +206,25 @@ class GreedyRules:
     path: pd.DataFrame
 
 
+def grow_rules(pool: RulePool, rules: list, n_rules: int, stop: str = "budget") -> tuple[list, list[dict]]:
+    """Adds rules one at a time; the rules, and a record of each step as in `GreedyRules.path`."""
+    n_locked, F = len(rules), pool.firing(rules)
+    coef, intercept = pool.fit(F)
+    record = lambda promised: dict(zip(("rules", "rule", "promised", "log_loss", "objective", "bic"),
+                                       (len(rules), rules[-1] if promised else None, promised, *pool.losses(F, coef, intercept))))
+    path = [record(0.0)]
+    while len(rules) < n_rules:
+        rule, promised = pool.next_rule(F, coef, intercept, set(rules))
+        if rule is None or promised < 1e-6:
+            break
+        rules, F = [*rules, rule], np.column_stack([F, pool.firing([rule])])
+        coef, intercept = pool.fit(F, (coef, intercept))
+        path.append(record(promised))
+        if stop == "bic" and len(path) - 1 - np.argmin([step["bic"] for step in path]) >= 3:
+            break
+    return rules[: n_locked + int(np.argmin([step["bic"] for step in path]))] if stop == "bic" else rules, path
+
+# %% ../nbs/02c_column_generation.ipynb #00a8f3b8
 def find_rules_greedily(M, column, y, n_classes: int, n_rules: int = 12, n_antecedents: int = 2, C: float = 1.0, sample_weight=None,
                         stop: str = "budget", t_norm: str = "product", non_negative: bool = False, locked: Sequence[tuple] = (),
                         beam: int = 50, rescored: int = 30, swap_rounds: int = 0) -> GreedyRules:
@@ -246,30 +265,11 @@ def find_rules_greedily(M, column, y, n_classes: int, n_rules: int = 12, n_antec
     if (exist := count_rules(pool.column, n_antecedents)) < n_rules - len(locked):
         warnings.warn(f"n_rules={n_rules}, but there are only {exist} rules of at most {n_antecedents} conditions; "
                       "more n_terms or n_antecedents would give more", stacklevel=2)
-    rules, path = _grow(pool, list(locked), n_rules, stop)
+    rules, path = grow_rules(pool, list(locked), n_rules, stop)
     if swap_rounds:
         rules = swap_rules(pool, rules, swap_rounds, len(locked))
     import pandas as pd
     return GreedyRules(rules, *pool.fit(pool.firing(rules)), pd.DataFrame(path))
-
-
-def _grow(pool: RulePool, rules: list, n_rules: int, stop: str) -> tuple[list, list[dict]]:
-    """Adds rules one at a time; the rules and a record of each step."""
-    n_locked, F = len(rules), pool.firing(rules)
-    coef, intercept = pool.fit(F)
-    record = lambda promised: dict(zip(("rules", "rule", "promised", "log_loss", "objective", "bic"),
-                                       (len(rules), rules[-1] if promised else None, promised, *pool.losses(F, coef, intercept))))
-    path = [record(0.0)]
-    while len(rules) < n_rules:
-        rule, promised = pool.next_rule(F, coef, intercept, set(rules))
-        if rule is None or promised < 1e-6:
-            break
-        rules, F = [*rules, rule], np.column_stack([F, pool.firing([rule])])
-        coef, intercept = pool.fit(F, (coef, intercept))
-        path.append(record(promised))
-        if stop == "bic" and len(path) - 1 - np.argmin([step["bic"] for step in path]) >= 3:
-            break
-    return rules[: n_locked + int(np.argmin([step["bic"] for step in path]))] if stop == "bic" else rules, path
 
 # %% ../nbs/02c_column_generation.ipynb #8a9311d2
 def swap_rules(pool: RulePool, rules: Sequence[tuple], rounds: int = 1, n_locked: int = 0) -> list[tuple]:

@@ -18,7 +18,7 @@ __all__ = ['class_sums', 'class_dominance', 'macro_f1', 'winning_rule_objective'
            'population_winners', 'repeated', 'winning_kept', 'told_classes', 'batched_loss', 'batched_step',
            'batched_weights', 'population_mixtures', 'Evaluation', 'Judge', 'RuleBreeder', 'Solution', 'solution',
            'brief_first', 'update_best', 'pareto_front', 'survivors', 'GeneticResult', 'as_generator', 'plant',
-           'natural_classes', 'search_genetically', 'sorted_rules', 'check_choices', 'evolve']
+           'natural_classes', 'sorted_rules', 'check_choices', 'search_genetically', 'evolve']
 
 # %% ../nbs/02d_genetic.ipynb #10d901d5
 def class_sums(F: np.ndarray, y: np.ndarray, n_classes: int, sample_weight=None) -> np.ndarray:
@@ -177,7 +177,7 @@ def told_classes(F, strength, kept, consequents, default: int) -> np.ndarray:
     winner, fires = population_winners(F, strength, kept)
     return np.where(kept.any(axis=1)[:, None], np.where(fires, np.take_along_axis(consequents, winner, axis=1), default), -1)
 
-# %% ../nbs/02d_genetic.ipynb #e0c731fe
+# %% ../nbs/02d_genetic.ipynb #44abed8a
 def batched_loss(V, F, y, Q, omega, penalty):
     """Class scores (P, K, n), probabilities and penalised losses (P,) at contrasts V (P, R + 1, K - 1); F (P, R + 1, n) ends in ones."""
     S = Q @ (V.transpose(0, 2, 1) @ F)
@@ -202,7 +202,7 @@ def batched_step(V, F, P, y, Q, omega, penalty):
     step = np.linalg.solve(H.reshape(len(V), m * D, m * D), g[:, :, None])[:, :, 0]
     return step.reshape(len(V), m, D).transpose(0, 2, 1), (g * step).sum(axis=1)
 
-
+# %% ../nbs/02d_genetic.ipynb #77bcd861
 def batched_weights(F: np.ndarray, y: np.ndarray, n_classes: int, C: float = 1.0, sample_weight=None, max_steps: int = 25, tolerance: float = 1e-3):
     """Mixture weights of P rule bases at once, by damped Newton steps from zero.
 
@@ -272,7 +272,7 @@ def population_mixtures(F, y, n_classes: int, alive, C: float = 1.0, threshold: 
             _, loss[again], S[again] = batched_weights(F[again], y, n_classes, C, sample_weight)
     return kept, S.argmax(axis=1), loss
 
-# %% ../nbs/02d_genetic.ipynb #0cb48429
+# %% ../nbs/02d_genetic.ipynb #8c76f629
 @dataclass
 class Evaluation:
     """What rule bases are worth: objective, accuracy and conditions (P,), and which places are kept (P, R)."""
@@ -290,7 +290,7 @@ class Evaluation:
         """All of them in one."""
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in cls.__dataclass_fields__))
 
-
+# %% ../nbs/02d_genetic.ipynb #d6caeed4
 @dataclass
 class Judge:
     """Evaluates whole populations; parameters as for `search_genetically`."""
@@ -451,7 +451,7 @@ class RuleBreeder:
         child.weights = np.where(redrawn | (kind == 3), self.rng.random((P, R)), child.weights)
         return child.tidy(self.n_locked)
 
-# %% ../nbs/02d_genetic.ipynb #9755f42a
+# %% ../nbs/02d_genetic.ipynb #3bdc0917
 @dataclass
 class Solution:
     """One rule base: rules as tuples of literal numbers, their classes and weights, and what it is worth on the training rows."""
@@ -470,7 +470,7 @@ def solution(population: RulePopulation, worth: Evaluation, i: int) -> Solution:
     rules = [tuple(rule[rule >= 0].tolist()) for rule in population.literals[i, kept]]
     return Solution(rules, population.consequents[i, kept], population.weights[i, kept], float(worth.objective[i]), float(worth.accuracy[i]), int(worth.conditions[i]))
 
-
+# %% ../nbs/02d_genetic.ipynb #7ab729bf
 def brief_first(worth: Evaluation) -> np.ndarray:
     """Places of the rule bases by conditions, then accuracy, then objective."""
     return np.lexsort((-worth.objective, -worth.accuracy, worth.conditions))
@@ -553,7 +553,7 @@ def plant(population: RulePopulation, rules: Sequence[tuple], classes: np.ndarra
                 population.literals[p, first + r, : len(rule)] = rule
                 population.consequents[p, first + r] = classes[r]
 
-# %% ../nbs/02d_genetic.ipynb #48e99a76
+# %% ../nbs/02d_genetic.ipynb #44495ec6
 def natural_classes(M, y, n_classes: int, rules: Sequence[tuple], given: Sequence | None = None, t_norm: str = "product", sample_weight=None) -> np.ndarray:
     """(R,) the classes `given`, or where there is none the class whose rows a rule fires on most strongly on average."""
     sums = class_sums(firing_strengths(M, rules, t_norm), y, n_classes, sample_weight)
@@ -561,6 +561,20 @@ def natural_classes(M, y, n_classes: int, rules: Sequence[tuple], given: Sequenc
     return np.array([mean[r].argmax() if given is None or given[r] is None else given[r] for r in range(len(rules))], dtype=int)
 
 
+def sorted_rules(rules: Sequence[tuple]) -> list[tuple]:
+    """Rules with their literal numbers ascending."""
+    return [tuple(sorted(int(l) for l in rule)) for rule in rules]
+
+
+def check_choices(**chosen) -> None:
+    """A ValueError that lists the choices if one is unknown."""
+    choices = {"objective": ("macro_f1", "log_loss"), "ds_mode": ("dominance", "unweighted", "optimised"),
+               "mixture_pruning": ("mixture", "winning_rule"), "t_norm": ("product", "minimum")}
+    for name, value in chosen.items():
+        if value not in choices[name]:
+            raise ValueError(f"{name} must be one of {', '.join(map(repr, choices[name]))}; not {value!r}")
+
+# %% ../nbs/02d_genetic.ipynb #acdeb926
 def search_genetically(M, column, y, n_classes: int, n_rules: int = 30, n_antecedents: int = 4, population_size: int = 30, n_generations: int = 70,
                        patience: int = 10, objective: str = "macro_f1", random_state=33, start: Sequence[tuple] | None = None, mixture: bool = False,
                        ds_mode: str = "dominance", tolerance: float = 0.0, allow_unknown: bool = False, t_norm: str = "product", C: float = 1.0,
@@ -618,20 +632,6 @@ def search_genetically(M, column, y, n_classes: int, n_rules: int = 30, n_antece
     for r, rule in enumerate(locked):
         population.literals[:, r], population.consequents[:, r], population.weights[:, r] = np.pad(rule, (0, width - len(rule)), constant_values=-1), classes[1][r], 1.0
     return evolve(population.tidy(len(locked)), judge, breeder, population_size, n_generations if len(column) else 0, patience, pareto)
-
-
-def sorted_rules(rules: Sequence[tuple]) -> list[tuple]:
-    """Rules with their literal numbers ascending."""
-    return [tuple(sorted(int(l) for l in rule)) for rule in rules]
-
-
-def check_choices(**chosen) -> None:
-    """A ValueError that lists the choices if one is unknown."""
-    choices = {"objective": ("macro_f1", "log_loss"), "ds_mode": ("dominance", "unweighted", "optimised"),
-               "mixture_pruning": ("mixture", "winning_rule"), "t_norm": ("product", "minimum")}
-    for name, value in chosen.items():
-        if value not in choices[name]:
-            raise ValueError(f"{name} must be one of {', '.join(map(repr, choices[name]))}; not {value!r}")
 
 # %% ../nbs/02d_genetic.ipynb #f3da26a1
 def evolve(population: RulePopulation, judge: Judge, breeder: RuleBreeder, size: int, n_generations: int, patience: int, pareto: bool = False) -> GeneticResult:

@@ -174,7 +174,7 @@ def plain_value(v):
     """A numpy scalar or array as what JSON has."""
     return v.tolist() if isinstance(v, (np.ndarray, np.generic)) else str(v)
 
-# %% ../nbs/05f_reproduce.ipynb #9264af40
+# %% ../nbs/05f_reproduce.ipynb #af2855a3
 def surroundings() -> dict[str, str]:
     """Versions, machine and date for a row."""
     from mixlit import __version__
@@ -204,17 +204,18 @@ def run_cell(experiment: Experiment, cell: Mapping, quick: bool) -> dict:
             warnings.simplefilter("ignore")
             row |= experiment.run(cell, quick)
     except Exception as error:                                             # the other cells go on; the caller reports it
-        return row | {"error": f"{type(error).__name__}: {error}"}
+        return row | {"error": f"{type(error).__name__}: {error}", "absent": isinstance(error, (ImportError, FileNotFoundError))}
     return row | {"seconds": perf_counter() - start} | surroundings()
 
-# %% ../nbs/05f_reproduce.ipynb #3336e612
+# %% ../nbs/05f_reproduce.ipynb #0f9e79fd
 def pending_cells(experiment: Experiment, log: RunLog, quick: bool, seeds: int) -> list[dict]:
     """Cells of an experiment that the log does not hold."""
     done = {cell_key(row) for row in log.rows()}
     return [c for c in experiment.cells(quick, seeds) if cell_key(c, experiment.name, quick) not in done]
 
 class CellsFailed(RuntimeError):
-    """Some cells failed; the others are finished and in the log."""
+    """Some cells failed; the others are finished and in the log. `absent` is true if all they lack is a package or a file."""
+    absent = False
 
 def run_experiment(experiment: Experiment, log: RunLog, quick: bool = False, seeds: int | None = None, jobs: int | None = None, show=None):
     """Run what is missing, and give all rows of this experiment and size.
@@ -253,8 +254,10 @@ def run_experiment(experiment: Experiment, log: RunLog, quick: bool = False, see
             failed.append(row) if "error" in row else log.append(row)
     if failed:
         first = failed[0]
-        raise CellsFailed(f"{experiment.name}: {len(failed)} of {len(todo)} cells failed and will be tried again by the next run; the first is "
-                           f"{({k: first[k] for k in CELL})}: {first['error']}")
+        error = CellsFailed(f"{experiment.name}: {len(failed)} of {len(todo)} cells failed and will be tried again by the next run; the first is "
+                            f"{({k: first[k] for k in CELL})}: {first['error']}")
+        error.absent = all(row["absent"] for row in failed)
+        raise error
     wanted = {cell_key(c, experiment.name, quick) for c in experiment.cells(quick, seeds)}
     return pd.DataFrame([row for row in log.rows() if cell_key(row) in wanted])
 
@@ -304,7 +307,7 @@ def list_text(registry: Mapping[str, Experiment]) -> str:
     width = max(map(len, registry))
     return "\n".join(f"{e.name:<{width}}  {e.title} ({len(e.claims)} claim{'s' * (len(e.claims) != 1)}; {e.source})" for e in registry.values())
 
-# %% ../nbs/05f_reproduce.ipynb #1abd020d
+# %% ../nbs/05f_reproduce.ipynb #92267229
 def reproduce_experiments(experiments: Iterable[Experiment], folder: str | Path, quick: bool = False, seeds: int | None = None, jobs: int | None = None,
                           show=None, say: Callable[[str], None] = print):
     """Run experiments, say their verdicts, and write runs.jsonl, verdicts.csv and a figure for each into a folder.
@@ -334,8 +337,10 @@ def reproduce_experiments(experiments: Iterable[Experiment], folder: str | Path,
         try:
             runs = run_experiment(e, log, quick, seeds, jobs, bar)
         except CellsFailed as error:                                      # the other experiments go on
-            failures.append(error)
-            say(f"failed: {error}")
+            if not error.absent:
+                failures.append(error)
+            say(f"{'left out' if error.absent else 'failed'}: {error}")
+            verdicts.append(verdict_frame(e, runs=[]).assign(size="quick" if quick else "full"))
             continue
         verdicts.append(verdict_frame(e, runs).assign(size="quick" if quick else "full"))
         say(verdict_text(verdicts[-1]) + (f"\n\n{e.note}" if e.note else ""))

@@ -19,7 +19,7 @@ from .inclass_costs import log_mixture_weights, log_terms, neg_ctc_cost
 # %% auto #0
 __all__ = ['ACTIVATIONS', 'SCHEDULES', 'PROBE', 'Networks', 'ModuleNetworks', 'with_known', 'Batch', 'stack_variates', 'Rows',
            'FileRows', 'LoaderRows', 'Evaluation', 'outputs', 'evaluate', 'Adam', 'cosine', 'train', 'batch_cost',
-           'revive_components', 'Plan', 'make_plan', 'choose_restart', 'run']
+           'seeding_cost', 'revive_components', 'Plan', 'make_plan', 'choose_restart', 'run']
 
 # %% ../nbs/03b_training.ipynb #351c9b17
 ACTIVATIONS = {"silu": nn.functional.silu, "relu": torch.relu, "tanh": torch.tanh, "softplus": nn.functional.softplus, "gelu": nn.functional.gelu}
@@ -459,6 +459,11 @@ def _log_phi(log_beta: torch.Tensor, batch: Batch) -> torch.Tensor:
 def _lowest_weights(log_beta: torch.Tensor, batch: Batch) -> list[float]:
     return log_mixture_weights(_log_phi(log_beta, batch)).exp().amin(-1).tolist()
 
+# %% ../nbs/03b_training.ipynb #b5d1898e
+def seeding_cost(log_beta: torch.Tensor, batch: Batch) -> torch.Tensor:
+    """Minus the mean log likelihood of the evidence under each variate's own outputs, shape (R,): cross entropy, if labels are certain."""
+    return -torch.logsumexp(log_beta + batch.evidence, -1).mean((-1, -2))
+
 # %% ../nbs/03b_training.ipynb #760a1ebc
 def revive_components(nets: nn.Module, log_beta: torch.Tensor, batch: Batch, optimiser=None, generator: torch.Generator | None = None) -> set[int]:
     """Splits the largest component of every restart in which one has a weight below half a row of the batch.
@@ -504,8 +509,8 @@ def choose_restart(cost: np.ndarray, weights: np.ndarray, n: float, tie: float =
     w = np.sort(weights[tied], axis=1)
     return int(tied[np.abs(w - w.mean(axis=0)).sum(axis=1).argmin()])
 
-# %% ../nbs/03b_training.ipynb #18f40136
-def run(nets: nn.Module, rows, plan: Plan, generator: torch.Generator, **settings) -> tuple[nn.Module, Evaluation, list[dict]]:
+# %% ../nbs/03b_training.ipynb #98b68bb8
+def run(nets: nn.Module, rows, plan: Plan, generator: torch.Generator, **settings) -> tuple[nn.Module, Evaluation, list[dict], torch.Tensor | None]:
     """Tries restarts, trains the best in cycles and evaluates them on all rows.
 
     Parameters
@@ -519,6 +524,7 @@ def run(nets: nn.Module, rows, plan: Plan, generator: torch.Generator, **setting
     nets : the finalists
     evaluation : Evaluation of them
     history : list of dict, as from `train`, with the cycle (0 for the trial)
+    theta : their factors of known densities, or None
     """
     theta, history, step = settings.get("theta"), [], 0
     if plan.n_kept < plan.n_tried:
@@ -539,6 +545,6 @@ def run(nets: nn.Module, rows, plan: Plan, generator: torch.Generator, **setting
         end = now.cost.min() if rows.n <= PROBE else evaluate(nets, rows, theta, max_rows=PROBE).cost.min()
         if half[-1] - end < max(0.01 * abs(end), 20 / rows.n):
             break
-    return nets, now, history
+    return nets, now, history, theta
 
 PROBE = 65_536                                                   # rows on which progress is judged

@@ -172,7 +172,7 @@ class Identifiability:
         ax.set(yticks=range(len(frame)), yticklabels=label, xlabel="largest share (theorems), smallest eigenvalue (independence)", xlim=(0, 1.03))
         return ax
 
-# %% ../nbs/03c_identifiability.ipynb #96d9ced1
+# %% ../nbs/03c_identifiability.ipynb #73304d66
 def check_identifiability(alpha: np.ndarray, weights: Sequence[float], rows: int = 20, tolerance: float = 0.02, dependence: float = 1e-3,
                           names: Sequence[str] | None = None) -> Identifiability:
     """Test the conditions under which a mixture is the only one with its joint density.
@@ -215,6 +215,7 @@ def check_identifiability(alpha: np.ndarray, weights: Sequence[float], rows: int
               if first else "some component has no region of its own, but every pair is told apart somewhere")
     return Identifiability(False if first else None, interval, lines, reason)
 
+# %% ../nbs/03c_identifiability.ipynb #8fefb18f
 def _condition(name: str, variate: str, i: int, over: int | str, value: float, tolerance: float) -> dict:
     return {"condition": name, "variate": variate, "component": i + 1, "over": over, "value": float(value), "holds": bool(value > 1 - tolerance)}
 
@@ -322,7 +323,7 @@ class BinnedMixture:
         marginals = [np.log(self.weights @ t) for t in self.tables]
         return sum(m[b] for m, b in zip(marginals, put_in_bins(X, self.edges).T)) - logsumexp(self.log_joint(X), axis=1)
 
-# %% ../nbs/03c_identifiability.ipynb #cbfe0a25
+# %% ../nbs/03c_identifiability.ipynb #0669f895
 def binned_em(X: np.ndarray, n_components: int = 2, n_bins: int | str = "auto", n_restarts: int = 4, max_iter: int = 2000, tol: float = 1e-9,
               random_state=None) -> BinnedMixture:
     """Fit a mixture of independent components to binned values by EM; the best of several starts.
@@ -356,6 +357,7 @@ def binned_em(X: np.ndarray, n_components: int = 2, n_bins: int | str = "auto", 
     found.cost = float(sum(m @ np.log(m) for m in marginals) - history[-1, best])
     return found
 
+# %% ../nbs/03c_identifiability.ipynb #e3ab3a74
 def run_em(cells, share, weights, tables, max_iter: int, tol: float, hold: bool = False):
     """`em_step` until the mean log probability of no member grows by more than `tol`: weights, tables, history of shape (steps, R)."""
     history = []

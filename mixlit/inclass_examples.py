@@ -26,7 +26,7 @@ __all__ = ['TABLE_3', 'WATER_BLOCKS', 'WATER_OPTIMA', 'Gaussian', 'Steps', 'Slop
            'load_digit_images', 'Pairs', 'digit_network', 'train_network', 'train_on_labels', 'train_on_pairs',
            'mean_outputs', 'run_digits', 'load_waterdata', 'block_em', 'distinct_optima']
 
-# %% ../nbs/03d_examples.ipynb #aec2d431
+# %% ../nbs/03d_examples.ipynb #42ed42ed
 @dataclass(frozen=True)
 class Gaussian:
     """A normal density of one variable; `mean` and `sd` in its units."""
@@ -47,6 +47,7 @@ class Gaussian:
         """An interval outside which there is practically nothing."""
         return self.mean - 9 * self.sd, self.mean + 9 * self.sd
 
+# %% ../nbs/03d_examples.ipynb #6b3aa018
 @dataclass(frozen=True)
 class Steps:
     """A density that is constant between `edges` (k + 1 of them, rising) and holds `masses` (k, summing to 1); an edge belongs to the cell on its right."""
@@ -70,6 +71,7 @@ class Steps:
         """First and last edge."""
         return self.edges[0], self.edges[-1]
 
+# %% ../nbs/03d_examples.ipynb #68ed7d71
 @dataclass(frozen=True)
 class Slope:
     """The density 1 + slope (2 x - 1) on [0, 1], for a `slope` between -1 and 1."""
@@ -293,7 +295,7 @@ def run_examples(n_trivariate: int = 1_000_000, random_state: int = 0):
         frames.append(fitted_curves(net, example, 161 if case == "checkerboard" else 81).assign(case=case))
     return pd.concat(frames, ignore_index=True)
 
-# %% ../nbs/03d_examples.ipynb #1c46a45d
+# %% ../nbs/03d_examples.ipynb #d166d054
 @dataclass(frozen=True)
 class Digits:
     """Images of shape (n, 784), values 0 to 1, float32, and their digits: the pool to learn from and the test."""
@@ -328,6 +330,7 @@ def load_digit_images(n_test: int = 3000) -> Digits:
     scale = lambda a: (np.asarray(a) / 255).astype(np.float32)
     return Digits(np.vstack([scale(more), scale(images[pool])]), np.r_[more_labels, labels[pool]], scale(images[test]), labels[test])
 
+# %% ../nbs/03d_examples.ipynb #e402d698
 class Pairs:
     """A torch map-style data set of pairs of rows with the same label, drawn as the paper draws them: first a label, evenly, then two rows, with replacement.
 
@@ -359,7 +362,7 @@ class Pairs:
         stack = lambda pairs: [torch.from_numpy(np.stack(side)) for side in zip(*pairs)]
         return torch.utils.data.DataLoader(self, batch_size, shuffle=True, drop_last=True, collate_fn=stack, generator=torch.Generator().manual_seed(random_state))
 
-# %% ../nbs/03d_examples.ipynb #f198b4ac
+# %% ../nbs/03d_examples.ipynb #2c4aa4d9
 def digit_network(dense: bool = False, seed: int = 0):
     """A torch module from images (n, 784) to ten logits: convolutional, or the paper's three dense layers of 32."""
     import torch
@@ -371,6 +374,7 @@ def digit_network(dense: bool = False, seed: int = 0):
         return nn.Sequential(nn.Unflatten(1, (1, 28, 28)), nn.Conv2d(1, 16, 5, stride=2), nn.SiLU(), nn.Conv2d(16, 32, 5, stride=2), nn.SiLU(),
                              nn.Flatten(), nn.Linear(512, 64), nn.SiLU(), nn.Dropout(0.3), nn.Linear(64, 10))
 
+# %% ../nbs/03d_examples.ipynb #cca22976
 def train_network(network, batches: Callable, cost: Callable, n_steps: int, learning_rate: float = 2e-3) -> None:
     """Adam with a cosine schedule, in place: `batches()` yields batches of an epoch, `cost(network, batch)` is a scalar tensor."""
     import torch
@@ -439,7 +443,7 @@ def run_digits(digits: Digits, seed: int = 0, n_pairs: int = 100_000, n_epochs: 
         lines.append({"seed": seed, "stage": stage, "accuracy": accuracy, "seconds": time.perf_counter() - begin})
     return lines, matrices
 
-# %% ../nbs/03d_examples.ipynb #bfc8422a
+# %% ../nbs/03d_examples.ipynb #5264b331
 WATER_BLOCKS = (3, 2, 1, 0, 2, 3, 0, 1)
 WATER_OPTIMA = {"strict": (0.0770, 0.4308, 0.4922), "wide": (0.0923, 0.4243, 0.4835)}
 
@@ -452,6 +456,7 @@ def load_waterdata() -> tuple[np.ndarray, list[str]]:
     frame = pd.read_csv(file).iloc[:, -8:]
     return frame.to_numpy(float), list(frame)
 
+# %% ../nbs/03d_examples.ipynb #57a685e8
 def block_em(X: np.ndarray, blocks: Sequence[int], n_components: int, bandwidth: float, n_restarts: int = 40, n_steps: int = 200,
              random_state=None, start: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """EM with kernel densities and shared blocks (1), many starts at once.
@@ -493,6 +498,7 @@ def block_em(X: np.ndarray, blocks: Sequence[int], n_components: int, bandwidth:
     order = np.argsort(weights, axis=1)[best]
     return np.take_along_axis(weights[best], order, 1), total.sum(axis=1)[best], np.swapaxes(np.take_along_axis(r[best], order[:, :, None], 1), 1, 2)
 
+# %% ../nbs/03d_examples.ipynb #2f968074
 def distinct_optima(weights: np.ndarray, log_likelihood: np.ndarray, apart: float = 0.003):
     """A frame of the different solutions among starts: log likelihood, weights, starts that ended there."""
     import pandas as pd

@@ -174,7 +174,7 @@ def plain_value(v):
     """A numpy scalar or array as what JSON has."""
     return v.tolist() if isinstance(v, (np.ndarray, np.generic)) else str(v)
 
-# %% ../nbs/05f_reproduce.ipynb #af2855a3
+# %% ../nbs/05f_reproduce.ipynb #a502bb47
 def surroundings() -> dict[str, str]:
     """Versions, machine and date for a row."""
     from mixlit import __version__
@@ -196,7 +196,7 @@ def one_thread():
         torch.set_num_threads(before)
 
 def run_cell(experiment: Experiment, cell: Mapping, quick: bool) -> dict:
-    """One row; if the cell fails, a row with the key 'error' in place of numbers."""
+    """One row; if the cell fails, a row with the key 'failure' in place of numbers."""
     row = {"experiment": experiment.name, "size": "quick" if quick else "full", **{k: cell.get(k) for k in CELL}}
     start = perf_counter()
     try:
@@ -204,10 +204,10 @@ def run_cell(experiment: Experiment, cell: Mapping, quick: bool) -> dict:
             warnings.simplefilter("ignore")
             row |= experiment.run(cell, quick)
     except Exception as error:                                             # the other cells go on; the caller reports it
-        return row | {"error": f"{type(error).__name__}: {error}", "absent": isinstance(error, (ImportError, FileNotFoundError))}
+        return row | {"failure": f"{type(error).__name__}: {error}", "absent": isinstance(error, (ImportError, FileNotFoundError))}
     return row | {"seconds": perf_counter() - start} | surroundings()
 
-# %% ../nbs/05f_reproduce.ipynb #0f9e79fd
+# %% ../nbs/05f_reproduce.ipynb #461aa727
 def pending_cells(experiment: Experiment, log: RunLog, quick: bool, seeds: int) -> list[dict]:
     """Cells of an experiment that the log does not hold."""
     done = {cell_key(row) for row in log.rows()}
@@ -251,11 +251,11 @@ def run_experiment(experiment: Experiment, log: RunLog, quick: bool = False, see
         todo = pending_cells(experiment, log, quick, seeds)
         rows = Parallel(n_jobs=jobs, return_as="generator_unordered")(delayed(run_cell)(experiment, cell, quick) for cell in todo) if todo else ()
         for row in rows if show is None else show(rows, len(todo)):
-            failed.append(row) if "error" in row else log.append(row)
+            failed.append(row) if "failure" in row else log.append(row)
     if failed:
         first = failed[0]
         error = CellsFailed(f"{experiment.name}: {len(failed)} of {len(todo)} cells failed and will be tried again by the next run; the first is "
-                            f"{({k: first[k] for k in CELL})}: {first['error']}")
+                            f"{({k: first[k] for k in CELL})}: {first['failure']}")
         error.absent = all(row["absent"] for row in failed)
         raise error
     wanted = {cell_key(c, experiment.name, quick) for c in experiment.cells(quick, seeds)}

@@ -26,8 +26,8 @@ from .inclass_training import (ACTIVATIONS, SCHEDULES, Batch, FileRows, LoaderRo
                                      run, seeding_cost, stack_variates, train)
 
 # %% auto #0
-__all__ = ['SAMPLE', 'find_variates', 'find_networks', 'check_parts', 'Marginal', 'Explanation', 'local_frame', 'Columns',
-           'table_parts', 'list_parts', 'Data', 'one_marginal', 'read_data', 'read_table', 'prepare',
+__all__ = ['SAMPLE', 'STREAM', 'find_variates', 'find_networks', 'check_parts', 'Marginal', 'Explanation', 'local_frame',
+           'Columns', 'table_parts', 'list_parts', 'Data', 'one_marginal', 'read_data', 'read_table', 'prepare',
            'check_event_weights', 'read_labels', 'loader_stream', 'read_stream', 'find_floor', 'check_settings',
            'Uncertainty', 'bootstrap', 'match', 'plain', 'model_to_dict', 'model_from_dict', 'marginal_from_dict',
            'InClassNet', 'dependence_left']
@@ -92,7 +92,7 @@ def check_parts(parts: Sequence[np.ndarray], names: Sequence[str]) -> None:
             if np.array_equal(r, s) or np.array_equal(r, len(r) + 1 - s):
                 raise ValueError(f"variates {a!r} and {b!r} determine each other (the same order of values); they are independent in no component. Put them into one variate")
 
-# %% ../nbs/03_inclass.ipynb #8e0b28f6
+# %% ../nbs/03_inclass.ipynb #28195972
 class Marginal:
     """Density (or probabilities) of one variate over all rows.
 
@@ -127,7 +127,8 @@ class Marginal:
 
     def log_pdf(self, x: np.ndarray) -> np.ndarray:
         """Natural log density of (n, d) values, in units of 1 / x, or log probability if the variate is discrete; shape (n,)."""
-        x = np.asarray(x, float).reshape(len(x), -1)
+        x = np.asarray(x, float)
+        x = x[:, None] if x.ndim == 1 else x
         if self.discrete:
             same = (x[:, None, :] == self.values).all(axis=2)
             return np.log(np.where(same.any(axis=1), np.maximum(same @ self.mass, self.share), self.share))
@@ -212,7 +213,7 @@ def local_frame(terms: np.ndarray, log_w: np.ndarray, factors: np.ndarray, names
     probability = np.exp(terms[at, best] - logsumexp(terms, axis=1))
     return pd.DataFrame({"row": rows, "component": best + 1, "rival": rival + 1, "probability": probability, "log_odds": odds(terms), "weights": log_w[best] - log_w[rival], **votes})
 
-# %% ../nbs/03_inclass.ipynb #298ba882
+# %% ../nbs/03_inclass.ipynb #bfa4d7d1
 @dataclass
 class Columns:
     """How the variates of a person's data become inputs of networks; made by `read_data`."""
@@ -270,14 +271,9 @@ class Columns:
         """Inputs for values of one variate, the others missing."""
         return self.inputs([x if u == v else np.full((len(x), d), np.nan) for u, d in enumerate(self.dims)])
 
-    def values(self, batch: Batch, v: int) -> np.ndarray:
-        """Values of a variate in the units of the data, (n, d_v)."""
-        x = batch.x[v].double().numpy().reshape(batch.n, -1)[:, : self.dims[v]]
-        return x if self.own else x * np.where(self.scale[v] > 0, self.scale[v], 1) + self.centre[v]
-
-    def rows_back(self, batch: Batch, drawn: np.ndarray):
-        """Rows as the person gave them, each variate v from the row drawn[v] of the batch."""
-        parts = [self.values(batch, v)[k] for v, k in enumerate(drawn)]
+    def rows_back(self, batch: list, drawn: np.ndarray):
+        """Rows as the person gave them, each variate v (n, d_v) from the row drawn[v] of its values."""
+        parts = [batch[v][k] for v, k in enumerate(drawn)]
         if self.kind == "list":
             return [p.reshape(len(p), *shape) for p, shape in zip(parts, self.shapes)]
         if not self.frame:
@@ -329,8 +325,8 @@ def list_parts(X, names, shapes=None) -> tuple[list[np.ndarray], list]:
     flat = [check_array(a.reshape(len(a), -1), ensure_all_finite="allow-nan") for a in arrays]
     return flat, found
 
-# %% ../nbs/03_inclass.ipynb #e7dd93c4
-SAMPLE = 5000
+# %% ../nbs/03_inclass.ipynb #6012e9ac
+SAMPLE, STREAM = 5000, 200_000                                   # rows kept with a model; rows above which a file is read in blocks
 
 @dataclass
 class Data:
@@ -351,10 +347,10 @@ class Data:
         """What prediction needs."""
         return self.columns_
 
-    def sample(self) -> Rows:
-        """At most 5,000 rows, evenly spaced."""
+    def sample(self) -> list[np.ndarray]:
+        """At most 5,000 rows, evenly spaced: raw variates."""
         step = -(-len(self.parts[0]) // SAMPLE)
-        return self.columns_.inputs([p[::step] for p in self.parts])
+        return [p[::step].copy() for p in self.parts]
 
     def sample_batch(self) -> Rows:
         """All rows in memory, as inputs."""
@@ -382,7 +378,7 @@ def read_data(net, X, y=None, sample_weight=None) -> Data:
     overlap = net.cost in ("neg_tc", "neg_mi")
     if not isinstance(X, (list, tuple, np.ndarray, torch.Tensor)) and hasattr(X, "__iter__") and not hasattr(X, "iloc") and not hasattr(X, "__array__") and not issparse(X):
         return read_stream(net, *loader_stream(net, X, overlap), y, sample_weight)
-    if isinstance(X, np.memmap) and net.networks is None:
+    if isinstance(X, np.memmap) and len(X) > STREAM and net.networks is None:
         columns = find_variates(net.variates, range(X.shape[1]), overlap)
         net.n_features_in_ = X.shape[1]
         return read_stream(net, X, columns, None, y, sample_weight)
@@ -547,7 +543,7 @@ def check_settings(net) -> None:
     if net.known_weights is not None and (len(net.known_weights) != net.n_components or min(net.known_weights) < 0 or not np.isclose(sum(net.known_weights), 1)):
         raise ValueError(f"known_weights = {list(net.known_weights)}; give {net.n_components} numbers that sum to 1")
 
-# %% ../nbs/03_inclass.ipynb #12f3f648
+# %% ../nbs/03_inclass.ipynb #444638c9
 @dataclass
 class Uncertainty:
     """Weights, classifiers and densities of many networks; made by `InClassNet.uncertainty`.
@@ -556,15 +552,28 @@ class Uncertainty:
     ----------
     weights : array of shape (B, C)
     level : float
+        Share of the members inside a band.
     """
 
     net: object
     networks: list                                               # one pair (log outputs -> (V, n, C) function, phi) each
-    weights: np.ndarray
+    others: list                                                 # an ensemble, whose deviations are added; may be empty
     level: float
 
-    def _band(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return tuple(np.quantile(values, [(1 - self.level) / 2, (1 + self.level) / 2], axis=0))
+    def _values(self, of: Callable) -> np.ndarray:
+        values = np.stack([of(*member) for member in self.networks])
+        if len(self.others) > 1:
+            more = np.stack([of(*member) for member in self.others])
+            values = values + (more - more.mean(axis=0))[np.arange(len(values)) % len(more)]
+        return values
+
+    def _band(self, of: Callable) -> tuple[np.ndarray, np.ndarray]:
+        return tuple(np.quantile(self._values(of), [(1 - self.level) / 2, (1 + self.level) / 2], axis=0))
+
+    @property
+    def weights(self) -> np.ndarray:
+        """Component weights of each member, shape (B, C)."""
+        return self._values(lambda f, phi: costs.mixture_weights(phi))
 
     def to_frame(self):
         """One row for each component: weight of the fit, standard error, and the interval: weight ± normal quantile times standard error."""
@@ -577,26 +586,31 @@ class Uncertainty:
     def alpha(self, v: int, x) -> tuple[np.ndarray, np.ndarray]:
         """Band of alpha of variate v at values x: two arrays (n, C)."""
         batch = self.net.data_.one_variate(v, np.asarray(x, float).reshape(len(x), -1))
-        return self._band(np.stack([costs.true_classifiers(f(batch), phi)[v] for f, phi in self.networks]))
+        low, high = self._band(lambda f, phi: costs.true_classifiers(f(batch), phi)[v])
+        return np.clip(low, 0, 1), np.clip(high, 0, 1)
 
     def component_pdf(self, v: int, x) -> tuple[np.ndarray, np.ndarray]:
         """Band of the component densities of variate v at values x: two arrays (n, C)."""
         x = np.asarray(x, float).reshape(len(x), -1)
         batch, marginal = self.net.data_.one_variate(v, x), np.exp(self.net._log_marginal(v, x))[:, None]
-        return self._band(np.stack([marginal * costs.component_ratio(f(batch), phi)[v] for f, phi in self.networks]))
+        low, high = self._band(lambda f, phi: marginal * costs.component_ratio(f(batch), phi)[v])
+        return np.maximum(low, 0), high
 
     def __repr__(self) -> str:
         return "\n".join(f"component {r.component}: weight {r.weight:.3f} ± {r.se:.3f}" for r in self.to_frame().itertuples())
 
-def bootstrap(net, X, sample_weight=None, n_bootstrap: int = 20, method: str = "bootstrap", level: float = 0.9, random_state=None) -> Uncertainty:
+def bootstrap(net, X, sample_weight=None, n_bootstrap: int = 20, method: str = "both", level: float = 0.9, random_state=None) -> Uncertainty:
     """See `InClassNet.uncertainty`."""
-    if method not in ("bootstrap", "ensemble"):
-        raise ValueError(f"method = {method!r}; choose 'bootstrap' or 'ensemble'")
+    if method not in ("both", "bootstrap", "ensemble"):
+        raise ValueError(f"method = {method!r}; choose 'both', 'bootstrap' or 'ensemble'")
     check_is_fitted(net)
     net._mixture()
     if not isinstance(net.networks_, Networks):
         raise ValueError("uncertainty needs the default networks, which can be trained many at a time; yours are modules")
     rng = check_random_state(random_state)
+    if method == "both":
+        rows, fresh = (bootstrap(net, X, sample_weight, n_bootstrap, m, level, rng) for m in ("bootstrap", "ensemble"))
+        return Uncertainty(net, rows.networks, fresh.networks, level)
     parts = net.data_.parts(net, X)
     n, weight = len(parts[0]), check_event_weights(sample_weight, parts[0])
     generator = torch.Generator().manual_seed(int(rng.randint(2**31 - 1)))
@@ -613,10 +627,11 @@ def bootstrap(net, X, sample_weight=None, n_bootstrap: int = 20, method: str = "
     result = evaluate(nets, rows, theta)
     reference, members = net.predict_proba(X)[:SAMPLE], []
     small = Rows(rows.x[:, :SAMPLE], observed=None if rows.observed is None else rows.observed[:, :SAMPLE], known=None if rows.known is None else rows.known[:, :SAMPLE])
-    for b in range(n_bootstrap):
+    worst = np.inf if method == "bootstrap" else max(result.cost.min() + 20 / n, np.sort(result.cost)[min(1, n_bootstrap - 1)])
+    for b in np.flatnonzero(result.cost <= worst):               # fresh networks far above the best have not found the components
         own, own_theta = nets.keep([b]).double().requires_grad_(False), None if theta is None else theta.detach()[[b]].double()
         members.append(match(own, own_theta, result.phi[b], small, reference))
-    return Uncertainty(net, members, np.stack([costs.mixture_weights(phi) for _, phi in members]), level)
+    return Uncertainty(net, members, [], level)
 
 def match(nets, theta, phi: np.ndarray, rows: Rows, reference: np.ndarray):
     """Outputs and pseudo weights of networks with components in the order that agrees best with reference responsibilities (n, C)."""
@@ -627,7 +642,7 @@ def match(nets, theta, phi: np.ndarray, rows: Rows, reference: np.ndarray):
     order = linear_sum_assignment(-reference.T @ own)[1]
     return (lambda batch: log_beta(batch, order)), phi[:, order]
 
-# %% ../nbs/03_inclass.ipynb #31311cde
+# %% ../nbs/03_inclass.ipynb #fadd253d
 def plain(value):
     """A value as plain lists, numbers and texts."""
     if isinstance(value, np.ndarray):
@@ -647,11 +662,10 @@ def model_to_dict(net) -> dict:
     nets = {k: getattr(net.networks_, k) for k in ("dims", "n_classes", "hidden", "activation", "net_of")}
     fitted = {k: plain(getattr(net, k)) for k in ("weights_", "pseudo_weights_", "cost_", "floor_", "floor_error_", "verdict_", "n_features_in_") if hasattr(net, k)}
     settings = {k: plain(v) for k, v in net.get_params(deep=False).items() if k != "random_state"}
-    rows = {"x": plain(net.rows_.x.numpy()), "observed": None if net.rows_.observed is None else plain(net.rows_.observed.numpy())}
     marginals = [None if m is None else {k: plain(v) for k, v in vars(m).items() if k != "kernel"} | ({"data": plain(m.kernel.dataset), "weights": plain(m.kernel.weights)} if hasattr(m, "kernel") else {})
                  for m in net.marginals_]
     return {"mixlit": "InClassNet", "settings": settings, "columns": {k: plain(getattr(net.data_, k)) for k in keep} | {"levels": levels}, "networks": nets, "order": plain(net.order_),
-            "parameters": {k: plain(p.numpy()) for k, p in net.networks_.named_parameters()}, "rows": rows, "marginals": marginals, "fitted": fitted,
+            "parameters": {k: plain(p.numpy()) for k, p in net.networks_.named_parameters()}, "sample": plain(net.sample_), "marginals": marginals, "fitted": fitted,
             "feature_names": plain(getattr(net, "feature_names_in_", None)), "history": net.history_.to_dict("list"), "restarts": net.restarts_.to_dict("list")}
 
 def model_from_dict(cls, d: dict):
@@ -665,8 +679,8 @@ def model_from_dict(cls, d: dict):
     net.data_, net.variates_, net.names_, net.order_, net.theta_ = Columns(**c), c["columns"], c["names"], np.array(d["order"]), None
     net.networks_ = Networks(**d["networks"]).double().requires_grad_(False)
     net.networks_.load_state_dict({k: torch.tensor(p, dtype=torch.float64) for k, p in d["parameters"].items()})
-    tensor = lambda a: None if a is None else torch.tensor(a, dtype=torch.float32)
-    net.rows_ = Rows(tensor(d["rows"]["x"]), observed=tensor(d["rows"]["observed"]))
+    net.sample_ = [np.array(a, float) for a in d["sample"]]
+    net.rows_ = net.data_.inputs(net.sample_)
     net.marginals_ = [None if m is None else marginal_from_dict(m) for m in d["marginals"]]
     for name, value in d["fitted"].items():
         setattr(net, name, np.array(value) if name == "pseudo_weights_" or name == "weights_" and not isinstance(value[0], list) else value)
@@ -685,7 +699,7 @@ def marginal_from_dict(d: dict) -> Marginal:
         m.kernel = gaussian_kde(np.array(kernel["data"]), weights=np.array(kernel["weights"]))
     return m
 
-# %% ../nbs/03_inclass.ipynb #1c90e56c
+# %% ../nbs/03_inclass.ipynb #4035e1b7
 class InClassNet(DensityMixin, BaseEstimator):
     """Mixture of components inside which variates are independent, estimated without labels and without assuming shapes.
 
@@ -861,7 +875,8 @@ class InClassNet(DensityMixin, BaseEstimator):
             self.weights_ = costs.mixture_weights(self.pseudo_weights_)
             if self.weights_.min() < 1 / (2 * data.rows.n):
                 warnings.warn(f"component {int(self.weights_.argmin()) + 1} has died: its weight is {self.weights_.min():.1e}. Fit fewer components, or more restarts", ConvergenceWarning, stacklevel=4)
-        self.rows_ = data.sample()
+        self.sample_ = data.sample()
+        self.rows_ = data.columns_.inputs(self.sample_)
         self.marginals_ = data.marginals(self.density)
         self.floor_, self.floor_error_ = find_floor(self.floor, data, rng)
         self.verdict_ = self._verdict()
@@ -976,7 +991,7 @@ class InClassNet(DensityMixin, BaseEstimator):
         for v, i in np.ndindex(len(p), len(self.weights_)):
             mine = component == i
             drawn[v, mine] = rng.choice(p.shape[1], size=mine.sum(), p=p[v, :, i] / p[v, :, i].sum())
-        return self.data_.rows_back(self.rows_, drawn), component
+        return self.data_.rows_back(self.sample_, drawn), component
 
     def explain_global(self) -> Explanation:
         """Each component in each variate: weight, mean, sd (of one column), highest alpha; see `Explanation`."""
@@ -988,7 +1003,7 @@ class InClassNet(DensityMixin, BaseEstimator):
         for i, v in np.ndindex(len(self.weights_), len(log_beta)):
             line = {"component": i + 1, "weight": self.weights_[i], "variate": self.names_[v], "mean": np.nan, "sd": np.nan, "data_mean": np.nan, "data_sd": np.nan}
             if self.data_.dims[v] == 1:
-                x, seen = self.data_.values(self.rows_, v)[:, 0], 1.0 if self.rows_.observed is None else self.rows_.observed[v].numpy()
+                x, seen = np.nan_to_num(self.sample_[v][:, 0]), 1.0 if self.rows_.observed is None else self.rows_.observed[v].numpy()
                 moments = lambda s: (np.average(x, weights=s), np.sqrt(np.average((x - np.average(x, weights=s)) ** 2, weights=s)))
                 line["mean"], line["sd"] = moments(np.exp(log_beta[v, :, i]) * seen)
                 line["data_mean"], line["data_sd"] = moments(np.ones(len(x)) * seen)
@@ -1006,8 +1021,8 @@ class InClassNet(DensityMixin, BaseEstimator):
         """Weighted densities of the components in variate v, and their sum. Returns Axes."""
         from mixlit.figures import GREY, PALETTE, get_axes
         ax = get_axes(ax)
-        x = self.data_.values(self.rows_, v)[:, 0]
-        grid = np.linspace(*np.quantile(x, [0.001, 0.999]), 300)
+        x = self.sample_[v][:, 0]
+        grid = np.linspace(*np.nanquantile(x, [0.001, 0.999]), 300)
         f = self.component_pdf(v, grid) * self.weights_
         ax.plot(grid, f.sum(axis=1), color=GREY, lw=3, label="all rows")
         for i in range(f.shape[1]):
@@ -1028,7 +1043,7 @@ class InClassNet(DensityMixin, BaseEstimator):
         ax.set(xlabel="gradient step", ylabel="cost (nats)")
         return ax
 
-    def uncertainty(self, X, sample_weight=None, n_bootstrap: int = 20, method: str = "bootstrap", level: float = 0.9, random_state=None) -> Uncertainty:
+    def uncertainty(self, X, sample_weight=None, n_bootstrap: int = 20, method: str = "both", level: float = 0.9, random_state=None) -> Uncertainty:
         """Bands for weights, classifiers and densities from many networks, trained as one tensor.
 
         Parameters
@@ -1036,9 +1051,9 @@ class InClassNet(DensityMixin, BaseEstimator):
         X : as in `fit`; the rows that the model was fitted on
         sample_weight : array of shape (n,), optional
         n_bootstrap : int
-        method : {'bootstrap', 'ensemble'}
-            Rows drawn again with replacement, training starts from the fitted networks; or the same rows and networks from other random numbers, which shows
-            what training leaves open but not what other rows would have given.
+        method : {'both', 'bootstrap', 'ensemble'}
+            'bootstrap': rows drawn again with replacement, training starts from the fitted networks. 'ensemble': the same rows, networks from other random
+            numbers. Each shows a part; 'both' adds the deviations.
         level : float
             Of the bands.
         """

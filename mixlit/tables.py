@@ -452,7 +452,7 @@ def marks_frame(means: pd.DataFrame) -> pd.DataFrame:
     marks += [mark("most rules", constant.most_rules.max(), 25), mark("worst test row, log density less the marginal's", ours.worst_gap.min(), np.log(1e-3), at_least=True)]
     return pd.DataFrame(marks)
 
-# %% ../nbs/05a_tables.ipynb #3e5b9abf
+# %% ../nbs/05a_tables.ipynb #fe031993
 def marks_text(marks: pd.DataFrame) -> str:
     """The marks as text, a line each."""
     number = lambda v: format_number(round(float(v), 3) + 0.0)
@@ -460,10 +460,11 @@ def marks_text(marks: pd.DataFrame) -> str:
     return f"{marks.met.sum()} of {len(marks)} marks are met.\n\n{'mark':<56}    value    goal\n" + "\n".join(lines)
 
 def size_frame(means: pd.DataFrame) -> pd.DataFrame:
-    """Leaves of the tree and rules of XMM, and the conditions of all of them, for each table."""
-    figure = lambda value: column_of(means, ("probability", "density"), value)[["tree", "rules"]]
-    frame = figure("rules").join(figure("asked").add_suffix(" asked"))
-    return frame.rename(columns={"tree": "leaves", "tree asked": "conditions of leaves", "rules asked": "conditions of rules"})
+    """Leaves of the tree and rules of XMM, and the conditions of all of them, for each table; last those of rules with formulas."""
+    figure = lambda value: column_of(means, ("probability", "density"), value)
+    frame = figure("rules")[["tree", "rules"]].join(figure("asked")[["tree", "rules"]].add_suffix(" asked"))
+    frame["conditions with formulas"] = of_kind(figure("asked"), FORMULAS).min(axis=1)
+    return frame.rename(columns={"tree": "leaves", "tree asked": "conditions of leaves", "rules asked": "conditions of rules"}).fillna(0)
 
 def tables_text(means: pd.DataFrame) -> str:
     """All columns and the marks as text."""

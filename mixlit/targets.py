@@ -16,11 +16,12 @@ from .rules import format_number
 
 # %% auto #0
 __all__ = ['PRIOR_ROWS', 'find_values', 'lattice_step', 'class_values', 'class_likelihood', 'class_price', 'best_prior_rows',
-           'draw_place', 'percent', 'Categoricals', 'check_prior', 'CategoricalFamily', 'is_named', 'encode_classes',
-           'MixedDensities', 'MixedTarget', 'MixedFamily', 'Choice', 'find_atoms', 'choose_density', 'log_joint_nd',
-           'GaussianMixturesND', 'pad_nd', 'describe_gaussian', 'halve_cells', 'TargetCells', 'floor_covariances',
-           'own_moments', 'rows_or_all', 'm_step_nd', 'em_step_nd', 'em_nd', 'principal_segments', 'seeded_groups',
-           'fit_mixtures_nd', 'choose_nd', 'trim_nd', 'MultivariateFamily', 'mass_levels', 'plot_joint']
+           'draw_place', 'percent', 'Categoricals', 'check_prior', 'CategoricalFamily', 'check_number_of_classes',
+           'is_named', 'is_missing', 'encode_classes', 'MixedDensities', 'MixedTarget', 'MixedFamily', 'Choice',
+           'find_atoms', 'choose_density', 'log_joint_nd', 'GaussianMixturesND', 'pad_nd', 'describe_gaussian',
+           'halve_cells', 'TargetCells', 'floor_covariances', 'own_moments', 'rows_or_all', 'm_step_nd', 'em_step_nd',
+           'em_nd', 'principal_segments', 'seeded_groups', 'fit_mixtures_nd', 'choose_nd', 'trim_nd',
+           'MultivariateFamily', 'mass_levels', 'plot_joint']
 
 # %% ../nbs/01e_targets.ipynb #8edd6a60
 def find_values(values: np.ndarray, y: np.ndarray, tolerance: float | None = None) -> np.ndarray:
@@ -279,11 +280,26 @@ class CategoricalFamily:
         spent[a] = max(spent[a], spent[b])
         return replace(densities, log_probs=log_probs, n_parameters=spent)
 
-# %% ../nbs/01e_targets.ipynb #9a258c5b
+# %% ../nbs/01e_targets.ipynb #38eb9168
+def check_number_of_classes(classes: Sequence, n: int) -> None:
+    """Names that hardly come twice are no classes; often they are numbers that were read as texts."""
+    if len(classes) <= max(100, n / 2):
+        return
+    try:
+        [float(v) for v in classes]
+        hint = "they are numbers, not names: convert the target with astype(float)"
+    except (TypeError, ValueError):
+        hint = "take another target, or group the values"
+    raise ValueError(f"the target has {len(classes)} different names in {n} rows, such as {str(classes[0])!r}, too many for classes; {hint}")
+
 def is_named(y) -> bool:
     """Whether a target holds names (texts, booleans, pandas categories) rather than numbers."""
     kind = getattr(y, "dtype", np.asarray(y).dtype)
     return hasattr(kind, "categories") or np.dtype(getattr(kind, "numpy_dtype", object) if not isinstance(kind, np.dtype) else kind).kind in "bOUS"
+
+def is_missing(v) -> bool:
+    """Whether a value of a target is None, NaN or pandas' NA (which is not equal to itself, nor different)."""
+    return v is None or type(v).__name__ == "NAType" or bool(v != v)
 
 def encode_classes(y) -> tuple[np.ndarray, tuple[str, ...]]:
     """Codes (n,) as floats and the class names of a target of texts, booleans or pandas categories.
@@ -291,17 +307,18 @@ def encode_classes(y) -> tuple[np.ndarray, tuple[str, ...]]:
     Raises
     ------
     ValueError
-        If a value is missing.
+        If a value is missing, or there are more than 100 different ones and more than half as many as rows.
     """
     kind = getattr(y, "dtype", None)
     if hasattr(kind, "categories"):
         present = [c for c in kind.categories if (y == c).any()]
     y = np.asarray(y, dtype=object)
-    missing = np.array([v is None or v != v for v in y], dtype=bool)
+    missing = np.array([is_missing(v) for v in y], dtype=bool)
     if missing.any():
         raise ValueError(f"the target is missing in row {int(np.flatnonzero(missing)[0])}; drop the rows without a class")
     if not hasattr(kind, "categories"):
         present = sorted(set(y.tolist()), key=lambda v: (str(type(v)), v))
+    check_number_of_classes(present, len(y))
     code = {v: i for i, v in enumerate(present)}
     return np.array([code[v] for v in y], dtype=float), tuple(str(v) for v in present)
 

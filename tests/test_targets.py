@@ -25,6 +25,7 @@ from mixlit.targets import (
     find_values,
     plot_joint,
 )
+from mixlit.xmm import XMM
 
 
 def weights(target, hold, weight=None):
@@ -256,3 +257,26 @@ def test_plot_joint():
     three = GaussianMixturesND(np.zeros((1, 1)), np.zeros((1, 1, 3)), np.eye(3)[None, None])
     assert plot_joint(three, targets=(0, 2)) is not None
     matplotlib.pyplot.close("all")
+
+
+@pytest.mark.parametrize("density", ["auto", "categorical"])
+def test_names_that_hardly_come_twice_are_no_classes(density):
+    y = np.random.RandomState(0).normal(size=300)
+    X = y[:, None]
+    with pytest.raises(ValueError, match=r"300 different names in 300 rows.*numbers, not names.*astype\(float\)"):
+        XMM(density=density, init="tree").fit(X, y.astype(str))
+    with pytest.raises(ValueError, match="group the values"):
+        XMM(density=density, init="tree").fit(X, np.array([f"row {i}" for i in range(300)]))
+    with pytest.raises(ValueError, match="numbers, not names"):
+        encode_classes(y.astype(object))
+    assert encode_classes([f"{i}" for i in range(100)] * 2)[0].max() == 99
+    assert len(encode_classes([f"{i}" for i in range(100)])[1]) == 100            # few rows: each its own class is allowed
+
+
+@pytest.mark.parametrize("y", [pd.array([True, False, None, True], dtype="boolean"), pd.Series([True, False, None, True], dtype="boolean"),
+                               pd.Series(["a", "b", None, "a"], dtype="string"), np.array([True, False, np.nan, True], dtype=object)])
+def test_missing_names_are_named_by_row(y):
+    with pytest.raises(ValueError, match="target is missing in row 2"):
+        encode_classes(y)
+    with pytest.raises(ValueError, match="target is missing in row 2"):
+        XMM(density="auto", init="tree").fit(np.arange(4.0)[:, None], y)

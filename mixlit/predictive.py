@@ -48,7 +48,7 @@ def equal_rows(start: np.ndarray, component: np.ndarray, weight: np.ndarray) -> 
     _, first, number = np.unique(np.add.reduceat(weight * mark[component], start[:-1]), return_index=True, return_inverse=True)
     return first, number
 
-# %% ../nbs/01g_predictive.ipynb #8f9bd356
+# %% ../nbs/01g_predictive.ipynb #6d26668f
 @dataclass(frozen=True, eq=False, repr=False)
 class RowMixtures:
     """For each of n rows a mixture of local densities, equation (1).
@@ -65,6 +65,8 @@ class RowMixtures:
     n_rows : int
     x : array of shape (n_rows, d), optional
         Encoded features, for densities that depend on them.
+    names : tuple, optional
+        The classes as the target holds them (truth values, numbers), where the densities know only their labels, which are texts.
     """
 
     row: np.ndarray
@@ -75,6 +77,7 @@ class RowMixtures:
     population: object
     n_rows: int
     x: np.ndarray | None = None
+    names: tuple | None = None
 
     def __post_init__(self):
         check_pairs(self)
@@ -259,7 +262,7 @@ def highest_density(m: RowMixtures, alpha: float) -> list[tuple[float, float]]:
     rest = dense_intervals(m, alpha - held) if held < alpha - 1e-12 else []
     return sorted([(float(atoms[i]), float(atoms[i])) for i in number] + rest)
 
-# %% ../nbs/01g_predictive.ipynb #7eaf8319
+# %% ../nbs/01g_predictive.ipynb #6c430e4b
 class PredictiveDistribution(RowMixtures):
     """The distribution of y in each of n rows; see `RowMixtures` for what it is made of.
 
@@ -272,7 +275,7 @@ class PredictiveDistribution(RowMixtures):
     `ppf` is exact to about 1e-12 in probability and in standard deviations of the row. `hdr` is approximate.
     """
 
-    classes = property(lambda self: getattr(self.densities, "labels", None), doc="Names of the classes, or None.")
+    classes = property(lambda self: getattr(self.densities, "labels", None) if self.names is None else self.names, doc="Classes with names, as the target holds them, or None.")
     atoms = property(lambda self: np.asarray(self.densities.atoms, dtype=float), doc="Values with a probability of their own.")
 
     @cached_property
@@ -290,15 +293,15 @@ class PredictiveDistribution(RowMixtures):
         rows = np.atleast_1d(np.arange(len(self))[which])
         owner, entry = entries(self.start, rows)
         return type(self)(owner, self.component[entry], self.weight[entry], self.densities, self.background, self.population, len(rows),
-                          None if self.x is None else self.x[rows])
+                          None if self.x is None else self.x[rows], self.names)
 
     def _codes(self, y) -> np.ndarray:
         if self.classes is None:
             return np.asarray(y, dtype=float)
-        number = {name: float(i) for i, name in enumerate(self.classes)}
+        number = {str(name): float(i) for i, name in enumerate(self.classes)}
         unknown = [v for v in np.ravel(y) if str(v) not in number]
         if unknown:
-            raise ValueError(f"{str(unknown[0])!r} is no class of the target; the classes are {', '.join(self.classes)}")
+            raise ValueError(f"{str(unknown[0])!r} is no class of the target; the classes are {', '.join(map(str, self.classes))}")
         return np.array([number[str(v)] for v in np.ravel(y)]).reshape(np.shape(y))
 
     def _names(self, codes: np.ndarray) -> np.ndarray:
@@ -331,7 +334,8 @@ class PredictiveDistribution(RowMixtures):
 
     def _ordered(self, what: str) -> None:
         if self.n_targets is not None:
-            raise NotImplementedError(f"{what} is not defined for {self.n_targets} targets; take marginal(j).{what} for target j")
+            way = f"take marginal(j).{what} for target j" if hasattr(self.densities, "marginal") else "these densities know no marginal either; look at draws of target j, sample(1000)[..., j]"
+            raise NotImplementedError(f"{what} is not defined for {self.n_targets} targets; {way}")
 
     def logpdf(self, y) -> np.ndarray:
         """Natural log of `pdf`."""
@@ -454,7 +458,7 @@ def covariances(m: RowMixtures) -> np.ndarray:
     local = np.add.reduceat(share[:, None, None] * (m.densities.covariance()[c] + outer(mean[c] - centre[owner])), begin, axis=0)
     return (local + m.whole[first, None, None] * (m.population.covariance() + outer(m.population.mean() - centre)))[number]
 
-# %% ../nbs/01g_predictive.ipynb #41eb2c5b
+# %% ../nbs/01g_predictive.ipynb #3b8b8d7b
 def plot_distribution(dist: PredictiveDistribution, coverage: float = 0.9, of: str = "pdf", ax=None, name: str = "y"):
     """Density ('pdf') or distribution function ('cdf') of the first row, with its central interval and its highest-density region.
 
@@ -497,13 +501,13 @@ def plot_classes(dist: PredictiveDistribution, coverage: float, ax, name: str):
     low, high = (-np.inf, np.inf) if dist.classes is not None else dist.interval(coverage)
     inside = (dist.atoms[shown] >= low) & (dist.atoms[shown] <= high)
     ax.bar(np.arange(len(shown)), p[shown], color=np.where(inside, PALETTE[0], GREY), width=0.7)
-    labels = [format_number(float(v)) for v in dist.atoms[shown]] if dist.classes is None else [dist.classes[c] for c in shown]
+    labels = [format_number(float(v)) for v in dist.atoms[shown]] if dist.classes is None else [str(dist.classes[c]) for c in shown]
     step = 1 + len(shown) // 10
     ax.set_xticks(np.arange(len(shown))[::step], labels[::step])
     ax.set(xlabel=name, ylabel="probability")
     return ax
 
-# %% ../nbs/01g_predictive.ipynb #a897b694
+# %% ../nbs/01g_predictive.ipynb #4d743d8f
 def predictive_distribution(xmm, table: pd.DataFrame) -> PredictiveDistribution:
     """The distribution of y in each row of a table.
 
@@ -514,7 +518,7 @@ def predictive_distribution(xmm, table: pd.DataFrame) -> PredictiveDistribution:
     table : DataFrame
         Rows with the columns of training, in which categories are as `mixlit.columns.read_table` leaves them.
     """
-    return PredictiveDistribution(*xmm._active(table), xmm.mixtures_, xmm.background_, xmm.population_, len(table), xmm._x(table))
+    return PredictiveDistribution(*xmm._active(table), xmm.mixtures_, xmm.background_, xmm.population_, len(table), xmm._x(table), getattr(xmm, "classes_", None))
 
 # %% ../nbs/01g_predictive.ipynb #771b6fcc
 def pit_values(dist: PredictiveDistribution, y, random_state=None) -> np.ndarray:

@@ -213,3 +213,38 @@ def test_pictures(plt, kind):
     assert plot_pit(pit_values(d, y, 0), bins=10).get_ylim()[1] >= uniform_band(40, 10)[1]
     for of in ("pdf", "cdf"):
         assert d.plot(3, of=of, name="bill").get_xlabel() == "bill"
+
+
+TABLE = pd.DataFrame({"a": np.linspace(0, 1, 240), "b": np.arange(240) % 7})
+NATIVE = {"bool": TABLE.a.to_numpy() > 0.5, "object bool": (TABLE.a.to_numpy() > 0.5).astype(object), "nullable": pd.Series(TABLE.a > 0.5, dtype="boolean"),
+          "int category": pd.Series(np.where(TABLE.a > 0.5, 30, 4)).astype("category"), "text": np.where(TABLE.a > 0.5, "yes", "no")}
+
+
+@pytest.mark.parametrize("name", NATIVE)
+def test_classes_are_what_the_target_holds(name):
+    y = NATIVE[name]
+    model = XMM(density="auto", init="tree", random_state=0).fit(TABLE, y)
+    for m in (model, XMM.from_dict(model.to_dict())):
+        d = m.pred_dist(TABLE)
+        assert d.classes == m.classes_ and (d.mode() == m.predict(TABLE)).all() and d.mode().dtype == m.predict(TABLE).dtype
+        assert list(d.to_frame().columns) == [*m.classes_, "mode"] and (d[:5].to_frame().iloc[:, :-1].to_numpy() == d.probabilities()[:5]).all()
+        draws = d.sample(4, random_state=0)
+        assert draws.shape == (4, 240) and set(draws.ravel().tolist()) == set(m.classes_) == set(d[::-1].sample(3, 1).ravel().tolist())
+        assert set(d.ppf(0.99)) <= set(m.classes_) and d.pdf(m.classes_[1]).shape == (240,)
+        assert np.allclose(d.logpdf(np.asarray(y)), m.score_samples(TABLE, y)) and np.allclose(d.probabilities(), m.class_probabilities(TABLE))
+        assert np.isfinite(pit_values(d, np.asarray(y), 0)).all() and (coverage(d, np.asarray(y)).held > 0.4).all()
+        with pytest.raises(ValueError, match="is no class of the target; the classes are"):
+            d.pdf("maybe")
+        ticks = [t.get_text() for t in d.plot().get_xticklabels()]
+        assert set(ticks) <= {str(c) for c in m.classes_}
+
+
+def test_densities_without_marginals_do_not_send_you_there():
+    y = np.random.RandomState(0).normal(size=(300, 2))
+    model = XMM(density="nsf", init="tree", random_state=0, max_rules=1).fit(y[:, :1], y)
+    d = model.pred_dist(y[:, :1])
+    with pytest.raises(NotImplementedError, match=r"ppf is not defined for 2 targets; these densities know no marginal either; look at draws of target j, sample\(1000\)\[..., j\]"):
+        d.ppf(0.5)
+    assert d.sample(10, 0)[..., 1].shape == (10, 300)
+    with pytest.raises(NotImplementedError, match=r"take marginal\(j\).ppf"):
+        XMM(init="tree", random_state=0).fit(y[:, :1], y).pred_dist(y[:, :1]).ppf(0.5)

@@ -13,7 +13,7 @@ def made_up(error=0.001):
 
 
 def test_cases():
-    assert len(inclass_cases()) == 28 and len(inclass_cases(quick=True)) == 6 and set(CASES) < {case for case, _ in inclass_cases()}
+    assert len(inclass_cases()) == 31 and len(inclass_cases(quick=True)) == 6 and set(CASES) < {case for case, _ in inclass_cases()}
 
 
 def test_marks_and_text():
@@ -22,7 +22,7 @@ def test_marks_and_text():
     assert bad.met.sum() < good.met.sum() and (good.met == (good.by >= 0)).all()
     text = inclass_text(made_up())
     assert "15 of 16 marks are met" in text and "checkerboard" in text and "marks" not in inclass_text(made_up(), full=False)
-    assert inclass_table(made_up()).runs.tolist() == [5, 5, 10, 3, 3, 1, 1]
+    assert inclass_table(made_up()).runs.tolist() == [5, 5, 10, 3, 3, 3, 1, 1]
     assert len(inclass_marks(made_up().query("case == 'checkerboard'"))) == 3
 
 

@@ -33,7 +33,7 @@ from .reproduce import CellsFailed
 from .rules import format_number
 
 # %% auto #0
-__all__ = ['SYNTHETIC', 'INSURANCE', 'REPORT_STYLE', 'EXAMPLES', 'gaussian_log_density', 'score_frame', 'verdict',
+__all__ = ['SYNTHETIC', 'INSURANCE', 'REPORT_STYLE', 'BENCHES', 'EXAMPLES', 'gaussian_log_density', 'score_frame', 'verdict',
            'coverage_frame', 'procedures', 'score_toy', 'run_synthetic', 'text_table', 'summarise_synthetic', 'marked',
            'synthetic_text', 'column_use', 'run_insurance', 'insurance_text', 'Table', 'known_tables', 'content_hash',
            'check_content', 'decode_text', 'find_separator', 'tidy_columns', 'read_csv', 'read_file', 'suggest',
@@ -43,8 +43,8 @@ __all__ = ['SYNTHETIC', 'INSURANCE', 'REPORT_STYLE', 'EXAMPLES', 'gaussian_log_d
            'calibration_figure', 'html_table', 'inline_svg', 'summary_words', 'rules_html', 'scores_html', 'rows_html',
            'settings_html', 'reading_html', 'reload_code', 'report_html', 'check_output', 'write_together',
            'current_umask', 'check_seed', 'as_table', 'report_folder', 'fit', 'stamped', 'warm_up_toy', 'progress',
-           'store', 'bench_xmm', 'bench_tables', 'bench_speed', 'bench_fuzzy', 'bench', 'reproduce', 'cell_bar',
-           'OneLineParser', 'command_parser', 'main']
+           'store', 'bench_xmm', 'bench_tables', 'bench_speed', 'bench_fuzzy', 'bench_inclass', 'bench', 'reproduce',
+           'cell_bar', 'OneLineParser', 'command_parser', 'main']
 
 # %% ../nbs/05_experiments.ipynb #29069c2b
 def gaussian_log_density(y_train: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -1126,7 +1126,7 @@ def bench_tables(jobs: int, quick: bool, show) -> dict[str, pd.DataFrame]:
     print(tables_text(table_means(runs)))
     return {"xmm_tables.csv": runs}
 
-# %% ../nbs/05_experiments.ipynb #b454fd4e
+# %% ../nbs/05_experiments.ipynb #e6217259
 def bench_speed(quick: bool, show) -> dict[str, pd.DataFrame]:
     """Print time and memory of fits, see `mixlit.speed`; runs by file name."""
     from mixlit.speed import run_speed, speed_text
@@ -1141,6 +1141,15 @@ def bench_fuzzy(quick: bool, show) -> dict[str, pd.DataFrame]:
     print(fuzzy_text(runs))
     return {"fuzzy.csv": runs}
 
+def bench_inclass(quick: bool, show) -> dict[str, pd.DataFrame]:
+    """Print InClass nets beside their marks, see `mixlit.inclass_bench`; runs by file name."""
+    from mixlit.inclass_bench import inclass_text, run_inclass
+    runs = stamped(run_inclass(quick, show))
+    print(inclass_text(runs, full=not quick))
+    return {"inclass.csv": runs}
+
+BENCHES = {"xmm": "synthetic tables and insurance", "tables": "other methods on the real tables", "speed": "time and memory", "fuzzy": "fuzzy rules", "inclass": "InClass nets"}
+
 def bench(names: Sequence[str] = ("xmm",), seeds: int = 5, quick: bool = False, save: str | Path | None = None, quiet: bool = False, jobs: int = 1) -> pd.DataFrame:
     """Print benchmarks beside their targets.
 
@@ -1148,13 +1157,13 @@ def bench(names: Sequence[str] = ("xmm",), seeds: int = 5, quick: bool = False, 
     ----------
     names : sequence of str
         'xmm': synthetic tables with known truth, and insurance; 'tables': other methods on the real tables; 'speed': time and memory;
-        'fuzzy': fuzzy rules on three tables.
+        'fuzzy': fuzzy rules on three tables; 'inclass': InClass nets on tables with known truth, digits and rows on disk.
     seeds : int
         Tables drawn from each generator ('xmm').
     quick : bool
-        To see that all is well. 'xmm': one seed, 2,000 rows, one fold; the targets are meant for 10,000 rows and five seeds. 'tables': one fold of two tables; 'fuzzy': one fold.
+        To see that all is well. 'xmm': one seed, 2,000 rows, one fold; the targets are meant for 10,000 rows and five seeds. 'tables': one fold of two tables; 'fuzzy': one fold; 'inclass': one seed, 5,000 rows.
     save : path, optional
-        Folder for xmm_synthetic.csv, xmm_insurance.csv, xmm_tables.csv, xmm_speed.csv and fuzzy.csv, one row a run.
+        Folder for xmm_synthetic.csv, xmm_insurance.csv, xmm_tables.csv, xmm_speed.csv, fuzzy.csv and inclass.csv, one row a run.
     quiet : bool
         No progress bar.
     jobs : int
@@ -1166,8 +1175,8 @@ def bench(names: Sequence[str] = ("xmm",), seeds: int = 5, quick: bool = False, 
         All runs of the last family; of 'xmm' those on synthetic tables.
     """
     for name in names:
-        if name not in ("xmm", "tables", "speed", "fuzzy"):
-            raise ValueError(f"no benchmark is called {name!r}; {suggest(name, ['xmm', 'tables', 'speed', 'fuzzy'])}")
+        if name not in BENCHES:
+            raise ValueError(f"no benchmark is called {name!r}; {suggest(name, [*BENCHES])}")
     if seeds < 1:
         raise ValueError(f"seeds = {seeds} must be at least 1")
     if jobs < 1:
@@ -1178,7 +1187,7 @@ def bench(names: Sequence[str] = ("xmm",), seeds: int = 5, quick: bool = False, 
         elif name == "tables":
             outputs = bench_tables(jobs, quick, progress(quiet))
         else:
-            outputs = {"speed": bench_speed, "fuzzy": bench_fuzzy}[name](quick, progress(quiet))
+            outputs = {"speed": bench_speed, "fuzzy": bench_fuzzy, "inclass": bench_inclass}[name](quick, progress(quiet))
         store(save, outputs)
     return next(iter(outputs.values()))
 
@@ -1249,7 +1258,7 @@ class OneLineParser(argparse.ArgumentParser):
     def error(self, message: str):
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
-# %% ../nbs/05_experiments.ipynb #797f02b8
+# %% ../nbs/05_experiments.ipynb #c57b7bef
 def command_parser() -> argparse.ArgumentParser:
     """The options of the command `mixlit`."""
     plain = {"formatter_class": argparse.RawDescriptionHelpFormatter, "epilog": EXAMPLES}
@@ -1271,7 +1280,7 @@ def command_parser() -> argparse.ArgumentParser:
     f.add_argument("--out", metavar="FOLDER", help="where to write (default mixlit-report-TABLE)")
     f.add_argument("--quiet", action="store_true", help="print only the paths of the two files; no progress bar")
     b = commands.add_parser("bench", help="run the benchmark and print it beside its targets", **plain, description="Run the benchmark of a family.")
-    b.add_argument("names", nargs="*", default=["xmm"], metavar="FAMILY", help="xmm (default): synthetic tables and insurance; tables: other methods on the real tables; speed: time and memory; fuzzy: fuzzy rules")
+    b.add_argument("names", nargs="*", default=["xmm"], metavar="FAMILY", help="; ".join(f"{name}{' (default)' * (name == 'xmm')}: {what}" for name, what in BENCHES.items()))
     b.add_argument("--quick", action="store_true", help="one seed, small tables, one fold")
     b.add_argument("--seeds", type=int, default=5, metavar="N", help="tables from each generator (default 5)")
     b.add_argument("--save", metavar="FOLDER", help="write one CSV row for each run")

@@ -17,9 +17,9 @@ from torch import nn
 from .inclass_costs import log_mixture_weights, log_terms, neg_ctc_cost
 
 # %% auto #0
-__all__ = ['ACTIVATIONS', 'SCHEDULES', 'PROBE', 'Networks', 'ModuleNetworks', 'with_known', 'Batch', 'stack_variates', 'Rows',
-           'FileRows', 'LoaderRows', 'Evaluation', 'outputs', 'evaluate', 'Adam', 'cosine', 'train', 'batch_cost',
-           'seeding_cost', 'revive_components', 'Plan', 'make_plan', 'choose_restart', 'run']
+__all__ = ['ACTIVATIONS', 'SCHEDULES', 'CERTAIN', 'SECOND', 'PROBE', 'Networks', 'ModuleNetworks', 'with_known', 'Batch',
+           'stack_variates', 'Rows', 'FileRows', 'LoaderRows', 'Evaluation', 'outputs', 'evaluate', 'Adam', 'cosine',
+           'train', 'batch_cost', 'seeding_cost', 'revive_components', 'Plan', 'make_plan', 'choose_restart', 'run']
 
 # %% ../nbs/03b_training.ipynb #351c9b17
 ACTIVATIONS = {"silu": nn.functional.silu, "relu": torch.relu, "tanh": torch.tanh, "softplus": nn.functional.softplus, "gelu": nn.functional.gelu}
@@ -311,14 +311,15 @@ class LoaderRows:
         """All rows once."""
         yield from map(self.prepare, self.loader)
 
-# %% ../nbs/03b_training.ipynb #b9e69809
+# %% ../nbs/03b_training.ipynb #0af04e5e
 @dataclass
 class Evaluation:
-    """Full-data results of each restart: cost (R,) in nats, weights (R, C), phi (R, V, C); float64 arrays."""
+    """Full-data results of each restart: cost (R,) in nats, weights (R, C), phi (R, V, C), certainty (R,): mean probability of a row's component."""
 
     cost: np.ndarray
     weights: np.ndarray
     phi: np.ndarray
+    certainty: np.ndarray
 
 def outputs(nets: nn.Module, batch: Batch, theta: torch.Tensor | None = None) -> torch.Tensor:
     """Log outputs (R, V, N, C) of networks for a batch, known densities put in."""
@@ -344,16 +345,18 @@ def evaluate(nets: nn.Module, rows, theta: torch.Tensor | None = None, max_rows:
         if max_rows is not None and seen >= max_rows:
             break
     log_phi = torch.log((total / norm.unsqueeze(-1)).clamp(min=1e-300))
-    cost, mass, done = 0.0, 0.0, 0
+    cost, mass, done, sure = 0.0, 0.0, 0, 0.0
     for k, batch in enumerate(rows.chunks()):
         log_beta = kept[k] if kept else outputs(nets, batch, theta).double()
-        r = torch.logsumexp(log_terms(log_beta, log_phi, batch.observed, batch.evidence), -1)
+        terms = log_terms(log_beta, log_phi, batch.observed, batch.evidence)
+        r = torch.logsumexp(terms, -1)
+        sure = sure + torch.exp(terms.amax(-1) - r).sum(-1)
         s = torch.ones_like(r) if batch.weight is None else batch.weight.double().expand(r.shape)
         r = torch.where((s < 0) & (r < -10), torch.full_like(r, -10.0), r)
         cost, mass, done = cost - (r * s).sum(-1), mass + s.sum(-1), done + batch.n
         if done >= seen:
             break
-    return Evaluation((cost / mass).cpu().numpy(), log_mixture_weights(log_phi).exp().cpu().numpy(), log_phi.exp().cpu().numpy())
+    return Evaluation((cost / mass).cpu().numpy(), log_mixture_weights(log_phi).exp().cpu().numpy(), log_phi.exp().cpu().numpy(), (sure / done).cpu().numpy())
 
 # %% ../nbs/03b_training.ipynb #126a4be2
 class Adam:
@@ -383,7 +386,7 @@ class Adam:
         for memory in (*self.mean, *self.square):
             memory[restart] = 0
 
-# %% ../nbs/03b_training.ipynb #0de2cc0a
+# %% ../nbs/03b_training.ipynb #a4f0fff0
 def cosine(t: float) -> float:
     """Share of the learning rate at a share t of the run."""
     return 0.5 * (1 + math.cos(math.pi * t))
@@ -392,7 +395,7 @@ SCHEDULES = {"cosine": cosine, "constant": lambda t: 1.0}
 
 def train(nets: nn.Module, rows, n_steps: int, batch_size: int, learning_rate: float = 1e-2, schedule: str = "cosine", cost: Callable | None = None,
           theta: torch.Tensor | None = None, generator: torch.Generator | None = None, revive: bool = True, beta2: float = 0.999,
-          device: str = "cpu", first_step: int = 0, report: Callable | None = None, at_half: Callable | None = None) -> list[dict]:
+          device: str = "cpu", first_step: int = 0, report: Callable | None = None) -> list[dict]:
     """Trains the networks of all restarts in place.
 
     Parameters
@@ -413,8 +416,6 @@ def train(nets: nn.Module, rows, n_steps: int, batch_size: int, learning_rate: f
         Memory of Adam's second moment.
     report : callable, optional
         Called with the new rows of the history.
-    at_half : callable, optional
-        Called once, with no argument, when half of the steps are done.
 
     Returns
     -------
@@ -428,8 +429,6 @@ def train(nets: nn.Module, rows, n_steps: int, batch_size: int, learning_rate: f
     stream, history, running, now = rows.batches(batch_size, generator), [], [], nets.train()
     for step in range(n_steps):
         optimiser.rate = learning_rate * SCHEDULES[schedule](step / n_steps)
-        if step == n_steps // 2 and at_half is not None:
-            at_half()
         batch = next(stream)
         batch = batch if device == "cpu" else batch.to(device)
         log_beta = outputs(now, batch, theta)
@@ -509,7 +508,7 @@ def choose_restart(cost: np.ndarray, weights: np.ndarray, n: float, tie: float =
     w = np.sort(weights[tied], axis=1)
     return int(tied[np.abs(w - w.mean(axis=0)).sum(axis=1).argmin()])
 
-# %% ../nbs/03b_training.ipynb #98b68bb8
+# %% ../nbs/03b_training.ipynb #12a208b6
 def run(nets: nn.Module, rows, plan: Plan, generator: torch.Generator, **settings) -> tuple[nn.Module, Evaluation, list[dict], torch.Tensor | None]:
     """Tries restarts, trains the best in cycles and evaluates them on all rows.
 
@@ -534,17 +533,15 @@ def run(nets: nn.Module, rows, plan: Plan, generator: torch.Generator, **setting
         nets, step = nets.keep(best.tolist()), trial
         if theta is not None:
             settings["theta"] = theta = theta.detach()[best].clone().requires_grad_()
-    half = []
-    probe = lambda: half.append(evaluate(nets, rows, theta, max_rows=PROBE).cost.min())
     for cycle in range(1, plan.max_cycles + 1):
-        steps = plan.n_steps * (1 if cycle == 1 else 3)
-        sharper = {} if cycle == 1 else dict(learning_rate=2 * settings.get("learning_rate", 1e-2), beta2=0.99)
-        history += [h | {"cycle": cycle} for h in train(nets, rows, steps, plan.batch_size, generator=generator, first_step=step, at_half=probe, **settings | sharper)]
+        steps = plan.n_steps if cycle == 1 else SECOND * plan.n_steps // 10
+        sharper = {} if cycle == 1 else dict(learning_rate=3 * settings.get("learning_rate", 1e-2), beta2=0.98)
+        history += [h | {"cycle": cycle} for h in train(nets, rows, steps, plan.batch_size, generator=generator, first_step=step, **settings | sharper)]
         step += steps
         now = evaluate(nets, rows, theta)
-        end = now.cost.min() if rows.n <= PROBE else evaluate(nets, rows, theta, max_rows=PROBE).cost.min()
-        if half[-1] - end < max(0.01 * abs(end), 20 / rows.n):
+        if now.certainty[now.cost.argmin()] < CERTAIN:
             break
     return nets, now, history, theta
 
-PROBE = 65_536                                                   # rows on which progress is judged
+CERTAIN, SECOND = 0.95, 22                                       # certainty from which a second cycle is worth its time; its length in tenths of the first
+PROBE = 65_536                                                   # rows on which tried restarts are compared

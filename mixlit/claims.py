@@ -15,11 +15,14 @@ from .reproduce import Claim, Experiment
 
 # %% auto #0
 __all__ = ['PAPER_TABLE', 'INSURANCE', 'OURS', 'SPIKES', 'XMM_PAPER', 'xmm_table', 'xmm_synthetic', 'xmm_noise', 'OVERLAP_TABLES',
-           'xmm_overlap', 'xmm_overparam', 'GOLD', 'NO_GOLD', 'xmm_gold', 'EXPERIMENTS', 'table_cells', 'run_table',
-           'table_figures', 'plot_claimed', 'plot_measured', 'synthetic_cells', 'run_boxes', 'synthetic_figures',
-           'plot_synthetic', 'noise_cells', 'run_noise', 'noise_figures', 'plot_noise', 'overlap_cells', 'run_overlap',
-           'overlap_figures', 'plot_overlap', 'overparam_cells', 'run_overparam', 'overparam_figures', 'plot_overparam',
-           'make_gold', 'read_gold', 'gold_cells', 'run_gold', 'gold_figures', 'all_verdicts', 'plot_verdicts']
+           'xmm_overlap', 'xmm_overparam', 'GOLD', 'NO_GOLD', 'xmm_gold', 'BETTER', 'fuzzy_iris', 'INCLASS_PAPER',
+           'inclass_gaussians', 'inclass_5000', 'inclass_checkerboard', 'inclass_trivariate', 'inclass_mnist',
+           'EXPERIMENTS', 'table_cells', 'run_table', 'table_figures', 'plot_claimed', 'plot_measured',
+           'synthetic_cells', 'run_boxes', 'synthetic_figures', 'plot_synthetic', 'noise_cells', 'run_noise',
+           'noise_figures', 'plot_noise', 'overlap_cells', 'run_overlap', 'overlap_figures', 'plot_overlap',
+           'overparam_cells', 'run_overparam', 'overparam_figures', 'plot_overparam', 'make_gold', 'read_gold',
+           'gold_cells', 'run_gold', 'gold_figures', 'fuzzy_cells', 'run_fuzzy', 'fuzzy_figures', 'inclass_cells',
+           'run_inclass_case', 'run_mnist', 'inclass_figures', 'all_verdicts', 'plot_verdicts']
 
 # %% ../nbs/05g_claims.ipynb #44b39a09
 PAPER_TABLE = {"skillcraft": -4.19, "abalone": -2.72, "insurance": 9.06, "obesity": -4.53, "wine_white": -4.89, "wine_red": -4.89}
@@ -304,8 +307,111 @@ xmm_gold = Experiment(
      Claim("rules", 19.7, "case study", checkable=False, why=NO_GOLD), Claim("NLL", -1.706, "case study", checkable=False, why=NO_GOLD)),
     gold_cells, run_gold, gold_figures, lambda runs, ax: plot_measured(xmm_gold, runs, ax), "A simulation: it shows that the method finds such laws where they hold, not that they hold.")
 
-# %% ../nbs/05g_claims.ipynb #bed4924d
-EXPERIMENTS = {e.name: e for e in (xmm_table, xmm_synthetic, xmm_noise, xmm_overlap, xmm_overparam, xmm_gold)}
+# %% ../nbs/05g_claims.ipynb #efb98788
+def fuzzy_cells(quick: bool, seeds: int) -> list[dict]:
+    """Folds of iris, with free and with non-negative weights."""
+    return [{"table": "iris", "method": m, "fold": f, "seed": 33} for m in ("free", "non-negative") for f in range(min(seeds, 5))]
+
+def run_fuzzy(cell: dict, quick: bool) -> dict:
+    """Rules from the genetic search, their mixture, and what the source says of its weights."""
+    from sklearn.datasets import load_iris
+    from sklearn.metrics import log_loss
+    from sklearn.model_selection import StratifiedKFold
+    from mixlit.fuzzy_mixture import FuzzyRuleClassifier
+    from mixlit.rule_weights import fit_rule_weights, mixture_scores, prune_by_mixture, softmax_probabilities
+    X, y = load_iris(return_X_y=True)
+    train, test = list(StratifiedKFold(5, shuffle=True, random_state=0).split(X, y))[cell["fold"]]
+    positive, size = cell["method"] == "non-negative", 20 if quick else 50
+    model = FuzzyRuleClassifier(12, n_antecedents=2, inference="mixture", mixture_non_negative=positive, population_size=size, n_generations=size, random_state=cell["seed"])
+    model.fit(X[train], y[train])
+    W, b = model.mixture_.coef_, model.mixture_.intercept_
+    weak = np.random.RandomState(cell["fold"]).uniform(0, [0.02, 0.04, 0.06, 0.08, 0.1], (len(train), 5))
+    F = np.column_stack([model.firing(X[train]), weak])                                # and five rules that fire faintly, to have something to prune
+    coef, intercept = fit_rule_weights(F, y[train], 3, non_negative=positive)
+    kept, *_ = prune_by_mixture(F, y[train], 3, non_negative=positive)
+    before, without = (softmax_probabilities(mixture_scores(F[:, rows], coef[rows], intercept)) for rows in (np.arange(F.shape[1]), kept))
+    return {"rules": len(model.rules_), "accuracy": model.score(X[test], y[test]), "log_loss": log_loss(y[test], model.predict_proba(X[test])),
+            "sum_over_classes": float(np.abs(W.sum(axis=1)).max()), "least_weight": float(W.min(axis=1).max()), "biases": float(abs(b.sum())),
+            "pruned": F.shape[1] - len(kept), "change": float(np.abs(without / before - 1).max())}
+
+def fuzzy_figures(runs) -> dict[str, float]:
+    """Means over folds; of the properties the worst."""
+    free, positive = (runs[runs.method == m] for m in ("free", "non-negative"))
+    return {"rules kept": positive.rules.mean(), "free weights of a rule, sum over classes": free.sum_over_classes.max(), "smallest weight of a rule, non-negative": positive.least_weight.max(),
+            "change of a probability by pruning": runs.change.max(), "accuracy, free": free.accuracy.mean(), "log-loss, free": free.log_loss.mean(), "log-loss, non-negative": positive.log_loss.mean()}
+
+BETTER = "ours is lower: the same objective, another search, and so other rules"
+fuzzy_iris = Experiment(
+    "fuzzy-iris", "A mixture of fuzzy rules on iris", "ex-fuzzy 3.4, documentation of the mixture of rules",
+    (Claim("rules kept", 3, "iris, non-negative weights", 2), Claim("free weights of a rule, sum over classes", 0.0, "design: weights", 1e-6, "at most"),
+     Claim("smallest weight of a rule, non-negative", 0.0, "design: every rule has weight 0 for at least one class", 1e-9, "at most"),
+     Claim("change of a probability by pruning", 0.04, "design: about 4% of its value", 0.002, "at most"), Claim("accuracy, free", 0.94, "five folds", 0.03),
+     Claim("log-loss, free", 0.211, "five folds", 0.03, why=BETTER), Claim("log-loss, non-negative", 0.245, "five folds", 0.03, why=BETTER),
+     Claim("bias of setosa", 1.13, "iris, non-negative weights", checkable=False, why="it depends on the three rules found and on the rows, which are not given")),
+    fuzzy_cells, run_fuzzy, fuzzy_figures, lambda runs, ax: plot_measured(fuzzy_iris, runs, ax))
+
+# %% ../nbs/05g_claims.ipynb #f1199b2b
+INCLASS_PAPER = "InClass nets, Machine Learning: Science and Technology"
+
+def inclass_cells(case: str, most: int = 5):
+    """Cells of one case of `mixlit.inclass_bench`, a seed each."""
+    return lambda quick, seeds: [{"table": case, "method": "InClassNet", "fold": 0, "seed": s} for s in range(min(seeds, most))]
+
+def run_inclass_case(cell: dict, quick: bool) -> dict:
+    """The figures of `mixlit.inclass_bench.run_case`, each weight in a column of its own."""
+    from mixlit.inclass_bench import run_case
+    found = run_case(cell["table"], cell["seed"], quick)
+    if not found:
+        raise FileNotFoundError(f"{cell['table']}: its data are not here; set MIXLIT_DATA to the folder that holds them")
+    line = {k: v for k, v in found[0].items() if k != "weights"}
+    return line | {f"w{i + 1}": float(w) for i, w in enumerate(str(found[0].get("weights", "")).split())}
+
+def run_mnist(cell: dict, quick: bool) -> dict:
+    """Accuracy of a network trained on pairs of digits and of a supervised one; quick: 3,000 images and 10,000 pairs."""
+    from dataclasses import replace
+    from mixlit.inclass_examples import load_digit_images, run_digits
+    digits = load_digit_images()
+    if quick:
+        digits = replace(digits, images=digits.images[-3_000:], labels=digits.labels[-3_000:])
+    lines = {line["stage"]: line for line in run_digits(digits, cell["seed"], *((10_000, 2, 1_000) if quick else ()))[0]}
+    return {stage: lines[stage]["accuracy"] for stage in ("seeded", "pairs", "supervised")}
+
+def inclass_figures(names: dict[str, str], reduce: str = "mean"):
+    """Measures: a claim's name to the column whose mean (or other reduction) over seeds it is."""
+    return lambda runs: {what: float(getattr(runs[column], reduce)()) for what, column in names.items() if column in runs}
+
+inclass_gaussians = Experiment(
+    "inclass-gaussians", "Two Gaussians, 100,000 rows", f"{INCLASS_PAPER}, section 3.1",
+    (Claim("weight of the first component", 0.4051, "one run", 0.02), Claim("error of a weight, mean over seeds", 0.0051, "one run", 0.01, "at most")),
+    inclass_cells("two Gaussians"), run_inclass_case, inclass_figures({"weight of the first component": "w1", "error of a weight, mean over seeds": "error"}),
+    lambda runs, ax: plot_measured(inclass_gaussians, runs, ax), "The likelihood is flat: at 100,000 rows the error of a weight is the draw's as much as the network's.")
+
+inclass_5000 = Experiment(
+    "inclass-5000", "Two Gaussians, 5,000 rows", f"{INCLASS_PAPER}, section 4",
+    (Claim("error of a weight, mean over seeds", 0.04, "one run: .44 for .4", 0.0, "at most"),), inclass_cells("two Gaussians, 5,000 rows"), run_inclass_case,
+    inclass_figures({"error of a weight, mean over seeds": "error"}), lambda runs, ax: plot_measured(inclass_5000, runs, ax))
+
+inclass_checkerboard = Experiment(
+    "inclass-checkerboard", "A checkerboard, 100,000 rows", f"{INCLASS_PAPER}, section 3.2",
+    (Claim("weight of the first component", 0.501, "one run", 0.005), Claim("cost", -0.6931, "-ln 2, the floor", 0.005, "at most")),
+    inclass_cells("checkerboard", 10), run_inclass_case, inclass_figures({"weight of the first component": "w1", "cost": "cost"}), lambda runs, ax: plot_measured(inclass_checkerboard, runs, ax))
+
+inclass_trivariate = Experiment(
+    "inclass-trivariate", "Four trivariate Gaussians, 1,000,000 rows", f"{INCLASS_PAPER}, section 3.4, table 3",
+    (*(Claim(f"weight {i + 1}", w, "table 3, one run", 0.02) for i, w in enumerate((0.228, 0.268, 0.187, 0.318))), Claim("largest error of a weight, median", 0.013, "one run", 0.012, "at most", "our fits are as likely as the truth to within 1e-4 nats a row; along the flat directions of this likelihood weights may move by so much")),
+    inclass_cells("four trivariate Gaussians", 3), run_inclass_case, lambda runs: inclass_figures({f"weight {i}": f"w{i}" for i in range(1, 5)})(runs) | {"largest error of a weight, median": float(runs.error.median())},
+    lambda runs, ax: plot_measured(inclass_trivariate, runs, ax))
+
+inclass_mnist = Experiment(
+    "inclass-mnist", "Pairs of digits", f"{INCLASS_PAPER}, section 3.3",
+    (Claim("accuracy of a single image", 0.9507, "all of MNIST", 0.01, "at least"), Claim("points behind the supervised network", 0.72, "95.79% less 95.07%", 0.3, "at most")),
+    inclass_cells("digits", 3), run_mnist,
+    lambda runs: {"accuracy of a single image": float(runs.pairs.mean()), "points behind the supervised network": 100 * float((runs.supervised - runs.pairs).mean())},
+    lambda runs, ax: plot_measured(inclass_mnist, runs, ax), "A fifth of the images, and a small network of our own: the distance to the supervised one is what can be compared. Quick runs have 3,000 images, too few for either.")
+
+# %% ../nbs/05g_claims.ipynb #5420d612
+EXPERIMENTS = {e.name: e for e in (xmm_table, xmm_synthetic, xmm_noise, xmm_overlap, xmm_overparam, xmm_gold, fuzzy_iris,
+                                  inclass_gaussians, inclass_checkerboard, inclass_mnist, inclass_trivariate, inclass_5000)}
 
 def all_verdicts(runs):
     """The verdicts of all experiments from a DataFrame of rows of all of them."""

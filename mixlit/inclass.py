@@ -213,7 +213,7 @@ def local_frame(terms: np.ndarray, log_w: np.ndarray, factors: np.ndarray, names
     probability = np.exp(terms[at, best] - logsumexp(terms, axis=1))
     return pd.DataFrame({"row": rows, "component": best + 1, "rival": rival + 1, "probability": probability, "log_odds": odds(terms), "weights": log_w[best] - log_w[rival], **votes})
 
-# %% ../nbs/03_inclass.ipynb #bfa4d7d1
+# %% ../nbs/03_inclass.ipynb #ee421ab0
 @dataclass
 class Columns:
     """How the variates of a person's data become inputs of networks; made by `read_data`."""
@@ -291,6 +291,7 @@ class Columns:
                 p = p[:, width:]
         return pd.DataFrame({self.frame[c]: table[c] for c in sorted(table)})
 
+# %% ../nbs/03_inclass.ipynb #1939c463
 def table_parts(net, X, columns: Columns, reset: bool) -> list[np.ndarray]:
     """Variates of a table as arrays; categories become indicators, a missing category NaN."""
     if not hasattr(X, "iloc") or not columns.levels:
@@ -325,7 +326,7 @@ def list_parts(X, names, shapes=None) -> tuple[list[np.ndarray], list]:
     flat = [check_array(a.reshape(len(a), -1), ensure_all_finite="allow-nan") for a in arrays]
     return flat, found
 
-# %% ../nbs/03_inclass.ipynb #6012e9ac
+# %% ../nbs/03_inclass.ipynb #5eabd658
 SAMPLE, STREAM = 5000, 200_000                                   # rows kept with a model; rows above which a file is read in blocks
 
 @dataclass
@@ -402,6 +403,7 @@ def read_data(net, X, y=None, sample_weight=None) -> Data:
     rows = described.inputs(parts, None if sample_weight is None else weight, evidence)
     return Data(rows, described, parts, weight, evidence is None)
 
+# %% ../nbs/03_inclass.ipynb #6bc2be48
 def read_table(net, X, overlap: bool) -> tuple[Columns, list[np.ndarray]]:
     """Columns and variates of a DataFrame or array."""
     frame, levels = hasattr(X, "iloc"), {}
@@ -424,6 +426,7 @@ def read_table(net, X, overlap: bool) -> tuple[Columns, list[np.ndarray]]:
     described.dims = [p.shape[1] for p in parts]
     return described, parts
 
+# %% ../nbs/03_inclass.ipynb #09cad12e
 def prepare(net, described: Columns, parts: Sequence[np.ndarray], weight: np.ndarray) -> None:
     """Means and standard deviations, common to variates that share a network, and marginals of variates with known components."""
     described.own = net.networks is not None
@@ -443,6 +446,7 @@ def prepare(net, described: Columns, parts: Sequence[np.ndarray], weight: np.nda
         described.densities = list(net.known_components)
         described.marginals = [None if d is None else Marginal(p, weight, "histogram" if p.shape[1] == 1 else "kde") for d, p in zip(described.densities, parts)]
 
+# %% ../nbs/03_inclass.ipynb #566fe313
 def check_event_weights(sample_weight, x: np.ndarray) -> np.ndarray:
     """Weights of rows; some may be negative, but these may not weigh half as much as the others."""
     weight = _check_sample_weight(sample_weight, x, dtype=np.float64)
@@ -464,7 +468,7 @@ def read_labels(y, n: int, net) -> np.ndarray | None:
         raise ValueError(f"label {y[y != np.round(y)][0]} is not a whole number; labels are 0 to C - 1, and -1 for none")
     return None if (y < 0).all() else costs.label_evidence(y.astype(int), int(net.n_components), net.label_noise)
 
-# %% ../nbs/03_inclass.ipynb #713e42c6
+# %% ../nbs/03_inclass.ipynb #d6a4ebeb
 def loader_stream(net, loader, overlap: bool):
     """The loader, columns of the variates, and a function that makes a list of variates (n, d_v) of an item."""
     first = next(iter(loader))
@@ -476,6 +480,7 @@ def loader_stream(net, loader, overlap: bool):
     unpack = lambda item: item[0] if isinstance(item, (list, tuple)) else item
     return loader, columns, lambda item: [torch.as_tensor(unpack(item)).float()[:, g] for g in columns]
 
+# %% ../nbs/03_inclass.ipynb #96d2ac79
 def read_stream(net, source, columns, split, y=None, sample_weight=None) -> Data:
     """Data from a memory-mapped array (`split` None) or a loader."""
     if y is not None or net.known_components is not None or (split is not None and sample_weight is not None):
@@ -511,6 +516,7 @@ def read_stream(net, source, columns, split, y=None, sample_weight=None) -> Data
         net.n_features_in_ = sum(described.dims)
     return Data(rows, described, parts, weight, True)
 
+# %% ../nbs/03_inclass.ipynb #7a93fa09
 def find_floor(floor, data: Data, rng) -> tuple[float, float]:
     """Floor and its error: given, estimated from 5,000 rows, or NaN."""
     if floor is None or not isinstance(floor, str):
@@ -523,6 +529,7 @@ def find_floor(floor, data: Data, rng) -> tuple[float, float]:
     found = cost_floor(data.parts, method="neighbours", max_rows=SAMPLE, random_state=rng)
     return float(found.value), float(found.error)
 
+# %% ../nbs/03_inclass.ipynb #04765eaf
 def check_settings(net) -> None:
     """Refuses settings that cannot be meant."""
     many = [net.n_components] if isinstance(net.n_components, Integral) else list(net.n_components)
@@ -543,7 +550,7 @@ def check_settings(net) -> None:
     if net.known_weights is not None and (len(net.known_weights) != net.n_components or min(net.known_weights) < 0 or not np.isclose(sum(net.known_weights), 1)):
         raise ValueError(f"known_weights = {list(net.known_weights)}; give {net.n_components} numbers that sum to 1")
 
-# %% ../nbs/03_inclass.ipynb #444638c9
+# %% ../nbs/03_inclass.ipynb #aca6d079
 @dataclass
 class Uncertainty:
     """Weights, classifiers and densities of many networks; made by `InClassNet.uncertainty`.
@@ -599,6 +606,7 @@ class Uncertainty:
     def __repr__(self) -> str:
         return "\n".join(f"component {r.component}: weight {r.weight:.3f} ± {r.se:.3f}" for r in self.to_frame().itertuples())
 
+# %% ../nbs/03_inclass.ipynb #9b1daa00
 def bootstrap(net, X, sample_weight=None, n_bootstrap: int = 20, method: str = "both", level: float = 0.9, random_state=None) -> Uncertainty:
     """See `InClassNet.uncertainty`."""
     if method not in ("both", "bootstrap", "ensemble"):
@@ -633,6 +641,7 @@ def bootstrap(net, X, sample_weight=None, n_bootstrap: int = 20, method: str = "
         members.append(match(own, own_theta, result.phi[b], small, reference))
     return Uncertainty(net, members, [], level)
 
+# %% ../nbs/03_inclass.ipynb #fdf5b9b3
 def match(nets, theta, phi: np.ndarray, rows: Rows, reference: np.ndarray):
     """Outputs and pseudo weights of networks with components in the order that agrees best with reference responsibilities (n, C)."""
     def log_beta(batch, order=slice(None)):
@@ -642,7 +651,7 @@ def match(nets, theta, phi: np.ndarray, rows: Rows, reference: np.ndarray):
     order = linear_sum_assignment(-reference.T @ own)[1]
     return (lambda batch: log_beta(batch, order)), phi[:, order]
 
-# %% ../nbs/03_inclass.ipynb #fadd253d
+# %% ../nbs/03_inclass.ipynb #96c4055a
 def plain(value):
     """A value as plain lists, numbers and texts."""
     if isinstance(value, np.ndarray):
@@ -668,6 +677,7 @@ def model_to_dict(net) -> dict:
             "parameters": {k: plain(p.numpy()) for k, p in net.networks_.named_parameters()}, "sample": plain(net.sample_), "marginals": marginals, "fitted": fitted,
             "feature_names": plain(getattr(net, "feature_names_in_", None)), "history": net.history_.to_dict("list"), "restarts": net.restarts_.to_dict("list")}
 
+# %% ../nbs/03_inclass.ipynb #ea30d0bd
 def model_from_dict(cls, d: dict):
     """See `InClassNet.from_dict`."""
     import pandas as pd

@@ -183,7 +183,7 @@ def nearest_changes(xmm: XMM, table: pd.DataFrame) -> pd.DataFrame:
             effect[closer] = np.where(holds[closer].all(axis=1), f"leaves '{text}'", f"enters '{text}'")
     return pd.DataFrame({"nearest_bound": bound, "change": change, "distance": best, "effect": effect})
 
-# %% ../nbs/01l_explanations.ipynb #09c27fb4
+# %% ../nbs/01l_explanations.ipynb #4fd1204a
 def reasons(rule: Rule, table: pd.DataFrame) -> np.ndarray:
     """The values of the features that a rule looks at, row by row: 'age = 45, smoker = yes'; (n,) texts."""
     out = np.full(len(table), "", dtype=object)
@@ -206,9 +206,13 @@ def local_frame(xmm: XMM, table: pd.DataFrame) -> pd.DataFrame:
     frame = pd.DataFrame({"row": row, "component": component, "rule": texts[component], "because": because[component, row], "weight": gating[row, component]})
     means = xmm._means_at(table, row, component)
     frame = frame.assign(mean=means) if means.ndim == 1 else frame.assign(**{f"mean {n}": m for n, m in zip(xmm.target_names_, means.T)})
-    return pd.concat([frame.assign(density=words[component]), nearest_changes(xmm, table).iloc[row].reset_index(drop=True)], axis=1)
+    nearest = nearest_changes(xmm, table).iloc[row].reset_index(drop=True)
+    if not xmm.conditional:                                            # its weights know no row: nothing is satisfied, and no change of a row matters
+        frame["because"] = ""
+        nearest = nearest.assign(nearest_bound="", change="", distance=np.nan, effect="")[list(nearest)]
+    return pd.concat([frame.assign(density=words[component]), nearest], axis=1)
 
-# %% ../nbs/01l_explanations.ipynb #e42c6996
+# %% ../nbs/01l_explanations.ipynb #345fadcd
 class LocalExplanation(Explanation):
     """Why each row has its density; the columns of `to_frame()` are those of `local_frame`."""
 
@@ -221,6 +225,10 @@ class LocalExplanation(Explanation):
         lines = []
         for row, part in self.frame.groupby("row"):
             rules = [f"'{p.rule}'" for p in part.itertuples()]
+            if not self.model.conditional:
+                lines.append(f"Row {row} has the density of all rows: the weights of this marginal mixture are the same for every row.")
+                lines += [f"  {100 * p.weight:.0f}% from {rule}: {said_of(self.model)}{p.density}." for rule, p in zip(rules, part.itertuples())]
+                continue
             covered = rules != ["'otherwise'"]
             lines.append(f"Row {row} " + (f"satisfies {' and '.join(rules)}." if covered else "is covered by no rule."))
             lines.append(f"  So {said_of(self.model)}{'; or, each as likely, '.join(part.density)}.")
@@ -385,10 +393,12 @@ def plot_rows_by_rules(xmm: XMM, X, ax=None):
     ax.grid(False)
     return ax
 
-# %% ../nbs/01l_explanations.ipynb #a6753fac
+# %% ../nbs/01l_explanations.ipynb #b762ff23
 def plot_history(xmm: XMM, ax=None):
     """Training curve of the gradient starts (nats per row), with the number of rules alive; dashed: the final model."""
     check_is_fitted(xmm)
+    if xmm.expert != "constant":
+        raise ValueError(f"expert={xmm.expert!r} has no gradient start, and so no training curve; see stages_")
     if not len(xmm.history_) and set(xmm.init_) - {"tree"}:
         raise ValueError("the training curve is not kept in a saved model; see stages_")
     if not len(xmm.history_):

@@ -42,9 +42,9 @@ __all__ = ['FITTED', 'KEPT', 'Target', 'choose_target', 'standard_deviation', 'p
            'automatic_support', 'hard_mixture', 'encode_rule', 'put_rules', 'bounds_of', 'tree_start', 'soft_start',
            'Search', 'alike_group', 'fit_otherwise', 'absorb_alike', 'check_rules', 'improve', 'settle',
            'change_family', 'start_model', 'pool_rules', 'find_rules', 'finish_on_all', 'stages_frame', 'find_experts',
-           'otherwise_mixture', 'path_means', 'make_monotone', 'check_monotone', 'XMM', 'is_number', 'check_settings',
-           'check_real_settings', 'target_names', 'original_classes', 'plain', 'density_classes', 'densities_from_dict',
-           'model_to_dict', 'model_from_dict']
+           'otherwise_mixture', 'otherwise_share', 'path_means', 'worst_turn', 'make_monotone', 'check_monotone', 'XMM',
+           'is_number', 'check_settings', 'check_real_settings', 'target_names', 'original_classes', 'plain',
+           'density_classes', 'densities_from_dict', 'model_to_dict', 'model_from_dict']
 
 # %% ../nbs/01_xmm.ipynb #8d89aecf
 @dataclass
@@ -97,7 +97,7 @@ def choose_target(y, settings, n: int, name: str) -> tuple[np.ndarray, Choice]:
         raise ValueError(f"density='categorical' and {name!r} has {distinct} distinct values in {n} rows; use 'gmm', or group the values")
     return values, Choice(settings.density, "", labels=labels)
 
-# %% ../nbs/01_xmm.ipynb #1eaff420
+# %% ../nbs/01_xmm.ipynb #8f2df7a5
 def standard_deviation(values: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
     """Standard deviation of each column of (weighted) rows."""
     return np.sqrt(np.average((values - np.average(values, axis=0, weights=weight)) ** 2, axis=0, weights=weight))
@@ -114,7 +114,11 @@ def prepare_target(values: np.ndarray, choice: Choice, settings, weight: np.ndar
     if choice.density == "mixed":
         atoms = np.array(choice.atoms if len(choice.atoms) else choose_density(values).atoms, dtype=float)
         if not len(atoms):
-            raise ValueError("density='mixed' needs values that many rows share, and there are none; use 'gmm'")
+            distinct = np.unique(values)
+            if len(distinct) <= 4:
+                raise ValueError(f"density='mixed' needs values besides the common ones, and the target has only {', '.join(map(format_number, distinct.tolist()))}; "
+                                 "use 'categorical'")
+            raise ValueError("density='mixed' needs values that many rows share (at least 2% and 20 of them, and five times as many as others), and none stands out; use 'gmm'")
         off = ~np.isin(values, atoms)
         rest, w = values[off], None if weight is None else weight[off]
         factor = 2.0 ** np.round(np.log2(standard_deviation(rest, w)))                    # a power of two: atoms stay exact
@@ -308,7 +312,7 @@ def absorb_alike(model: HardMixture, smallest: int = 3) -> HardMixture:
     ascend(trial)
     return trial if objective(trial) > objective(model) else model
 
-# %% ../nbs/01_xmm.ipynb #6895c3f7
+# %% ../nbs/01_xmm.ipynb #433166d6
 def check_rules(rules, columns: list[Column], table: pd.DataFrame, setting: str) -> list[Rule]:
     """Rules that a person gave, as a list.
 
@@ -319,6 +323,8 @@ def check_rules(rules, columns: list[Column], table: pd.DataFrame, setting: str)
     """
     if rules is None:
         return []
+    if isinstance(rules, str):
+        raise ValueError(f"{setting} = {rules!r} is a text; give Rule objects, for example [Rule([Condition('age', low=40)])]")
     by_name, out = {c.name: c for c in columns}, [rules] if isinstance(rules, Rule) else list(rules)
     for rule in out:
         if not isinstance(rule, Rule):
@@ -491,13 +497,19 @@ def otherwise_mixture(model: HardMixture) -> Mixtures:
     prior = model.min_support * model.target.count / model.target.count.sum()
     return model.family.fit(model.target, (counts + prior)[None])
 
-# %% ../nbs/01_xmm.ipynb #f6aab6d3
+# %% ../nbs/01_xmm.ipynb #16706713
+def otherwise_share(model: HardMixture, scale: float = 1.0) -> float:
+    """Share of the population in the 'otherwise' density, as `background_shares` for the rules; `scale` is table rows over rows searched."""
+    uncovered, b = uncovered_counts(model).sum() * scale, model.background_rows
+    return max(model.background, b / (uncovered + b) if b else 0.0)
+
 def path_means(model: HardMixture, j: int, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean of y of some rows while feature j alone runs through its range: the cuts (c,), and the means between them (c + 1, n)."""
     cuts = np.unique(np.concatenate([model.low[:, j], model.high[:, j]]))
     cuts = cuts[(cuts > 0) & (cuts < model.features.n_bins[j])]
-    means = np.append(model.mixtures.mean_at(np.arange(len(model.low))), otherwise_mixture(model).mean_at(np.array([0])))
-    out = []
+    local = np.append(model.mixtures.mean_at(np.arange(len(model.low))), otherwise_mixture(model).mean_at(np.array([0])))
+    share = np.append(background_shares(model), otherwise_share(model))
+    means, out = (1 - share) * local + share * model.population.mean_at(np.array([0])), []
     for code in [0, *cuts]:
         codes = model.features.codes[:, rows].copy()
         codes[j] = code
@@ -505,29 +517,40 @@ def path_means(model: HardMixture, j: int, rows: np.ndarray) -> tuple[np.ndarray
         out.append(np.vstack([covers, ~covers.any(axis=0)]).T @ means / np.maximum(covers.sum(axis=0), 1))
     return cuts, np.array(out)
 
-def make_monotone(model: HardMixture, table: SearchTable, monotone: dict[str, int], most_rows: int = 2_000) -> None:
-    """Remove bounds until the mean of y never moves against the sign asked for, on (at most `most_rows`) training rows.
-
-    The bound at the worst cut is removed from all rules, densities are refitted, rules that became equal are merged.
-    """
-    rows = np.arange(model.features.codes.shape[1])[:: max(1, model.features.codes.shape[1] // most_rows)]
+def worst_turn(model: HardMixture, table: SearchTable, monotone: dict[str, int], rows: np.ndarray) -> tuple[str, int, int] | None:
+    """Name and number of the feature and the cut where the mean of y moves furthest against its sign; None if it never does."""
+    worst, found = 1e-9, None
     for name, sign in monotone.items():
         j = [c.name for c in table.columns].index(name)
-        while True:
-            cuts, means = path_means(model, j, rows)
-            against = np.maximum(-sign * np.diff(means, axis=0), 0).sum(axis=1)
-            if not (against > 1e-9).any():
-                break
-            cut = cuts[against.argmax()]
+        cuts, means = path_means(model, j, rows)
+        against = np.maximum(-sign * np.diff(means, axis=0), 0)
+        if len(cuts) and against.max() > worst:
+            worst, found = against.max(), (name, j, int(cuts[against.max(axis=1).argmax()]))
+    return found
+
+def make_monotone(model: HardMixture, table: SearchTable, monotone: dict[str, int], most_rows: int = 2_000) -> None:
+    """Remove bounds until the mean of y never moves against the signs asked for, on (at most `most_rows`) training rows.
+
+    The bound at the worst cut of all these features is removed from all rules, densities are refitted, rules that became equal are merged; what
+    mends one feature may spoil another, so all are looked at again, and once more when the densities are fitted a last time.
+    """
+    rows = np.arange(model.features.codes.shape[1])[:: max(1, model.features.codes.shape[1] // most_rows)]
+    while True:
+        while found := worst_turn(model, table, monotone, rows):
+            name, j, cut = found
             held = np.flatnonzero(model.locked & ((model.low[:, j] == cut) | (model.high[:, j] == cut)))
             if len(held):
                 rules = " or ".join(f"'{r}'" for r in table.locked if name in r.features)
-                raise ValueError(f"monotone[{name!r}] = {sign} cannot be had: the mean of y goes the other way at a bound of the locked rule {rules}; unlock it, or leave {name!r} free")
+                raise ValueError(f"monotone[{name!r}] = {monotone[name]} cannot be had: the mean of y goes the other way at a bound of the locked rule {rules}; "
+                                 f"unlock it, or leave {name!r} free")
             model.low[model.low[:, j] == cut, j] = 0
             model.high[model.high[:, j] == cut, j] = model.features.n_bins[j]
             model.covers = cover_rules(model.features, model.low, model.high, model.accepts)
             refit_densities(model)
             merge_rules(model)
+        settle(model, table)
+        if not worst_turn(model, table, monotone, rows):
+            return
 
 # %% ../nbs/01_xmm.ipynb #d624fb8d
 def check_monotone(monotone, columns: list[Column], y: np.ndarray, expert: str, labels: tuple | None = None) -> dict[str, int]:
@@ -548,7 +571,7 @@ def check_monotone(monotone, columns: list[Column], y: np.ndarray, expert: str, 
                          + ("classes with names" if labels is not None else "this model"))
     return monotone
 
-# %% ../nbs/01_xmm.ipynb #cd6053bb
+# %% ../nbs/01_xmm.ipynb #101bd1cd
 class XMM(RegressorMixin, BaseEstimator):
     """Explainable mixture model: p(y given x) as a mixture whose components are gated by rules.
 
@@ -732,7 +755,8 @@ class XMM(RegressorMixin, BaseEstimator):
         y : array of shape (n,), or (n, p) for p targets
             Numbers; with density 'categorical' or 'auto' also names of classes.
         sample_weight : array of shape (n,), optional
-            How many equal rows each row stands for; twice the weights are twice the evidence. Scale other weights to a mean of 1.
+            How many equal rows each row stands for; twice the weights are twice the evidence. Scale other weights to a mean of 1. Experts judge a row by a fit without it,
+            copies and all if it has a weight; there, and in minibatches, a weight of 2 is near two rows and not the same.
 
         Raises
         ------
@@ -759,7 +783,8 @@ class XMM(RegressorMixin, BaseEstimator):
         else:
             X = validate_data(self, X, dtype=float, ensure_all_finite="allow-nan")
             frame = pd.DataFrame(X, columns=[f"x{j + 1}" for j in range(X.shape[1])])
-        self.target_name_ = y.name if isinstance(getattr(y, "name", None), str) else "y"
+        name = y.columns[0] if isinstance(y, pd.DataFrame) and y.shape[1] == 1 else getattr(y, "name", None)
+        self.target_name_ = name if isinstance(name, str) else "y"
         values, choice = choose_target(y, self, len(frame), self.target_name_)
         self.target_names_ = target_names(y, values, self.target_name_)
         weight = check_weights(sample_weight, len(frame))
@@ -780,12 +805,13 @@ class XMM(RegressorMixin, BaseEstimator):
         search = find(table, self, check_random_state(self.random_state))
         if monotone:
             make_monotone(search.model, table, monotone)
-            settle(search.model, table)
         self.classes_ = None if choice.labels is None else original_classes(y, choice.labels)
         return self._keep(search, table, frame, values)
 
     def _search_table(self, frame, values, choice, weight) -> SearchTable:
         names = [c.name for c in self.columns_]
+        if isinstance(self.forbidden, str):
+            raise ValueError(f"forbidden = {self.forbidden!r} must be a list of columns: [{self.forbidden!r}]")
         unknown = [c for c in self.forbidden or [] if c not in names]
         if unknown:
             raise ValueError(f"forbidden names column {unknown[0]!r}; the table has {names}")
@@ -795,6 +821,8 @@ class XMM(RegressorMixin, BaseEstimator):
         target = prepare_target(values, choice, self, weight)
         given = check_rules(self.expert_rules, used, frame, "expert_rules")
         locked = check_rules(self.locked_rules, used, frame, "locked_rules")
+        if self.max_rules is not None and len(locked) > self.max_rules:
+            raise ValueError(f"locked_rules holds {len(locked)} rules, more than max_rules = {self.max_rules}, which counts them too")
         return SearchTable(encode_table(frame, used), used, target, weight, given, locked)
 
     def _keep(self, search: Search, table: SearchTable, frame, y):
@@ -804,8 +832,8 @@ class XMM(RegressorMixin, BaseEstimator):
         self.density_, self.density_reason_ = target.density, target.reason
         self.population_ = model.population.rescaled(target.offset, target.factor)
         self.mixtures_ = type(model.population).join(model.mixtures, otherwise_mixture(model)).rescaled(target.offset, target.factor)
-        uncovered, b = uncovered_counts(model).sum() * len(frame) / model.covers.shape[1], self.background_rows
-        self.background_ = np.append(background_shares(model), max(self.background, b / (uncovered + b) if b else 0.0))
+        uncovered = uncovered_counts(model).sum() * len(frame) / model.covers.shape[1]
+        self.background_ = np.append(background_shares(model), otherwise_share(model, len(frame) / model.covers.shape[1]))
         sampled = len(frame) / model.covers.shape[1]                       # experts of a large table are those of a sample
         self.support_ = model.support if sampled == 1 else model.support * sampled
         self.gains_ = (rule_costs(model) - removal_gains(model)) * sampled
@@ -1034,7 +1062,8 @@ class XMM(RegressorMixin, BaseEstimator):
         """P(Y <= y given x) of each row, (n,); for one numeric target."""
         check_is_fitted(self)
         if self.means_.ndim == 2 or self.classes_ is not None:
-            raise NotImplementedError("several targets have no single distribution function; take pred_dist(X).marginal(j)" if self.means_.ndim == 2 else
+            raise NotImplementedError("several targets have no single distribution function; take " + ("pred_dist(X).marginal(j)" if hasattr(self.mixtures_, "marginal") else
+                                      "draws of target j, pred_dist(X).sample(1000)[..., j]") if self.means_.ndim == 2 else
                                       "classes with names have no order, so no distribution function; take class_probabilities(X)")
         table = self._table(X)
         y = self._target(y, len(table))
@@ -1180,7 +1209,7 @@ def densities_from_dict(d: dict):
     """Local densities of any kind, written by their `to_dict`."""
     return density_classes()[d["kind"]].from_dict(d)
 
-# %% ../nbs/01_xmm.ipynb #7549011a
+# %% ../nbs/01_xmm.ipynb #04734980
 FITTED = ("weights_", "support_", "gains_", "background_", "means_", "sds_", "marginal_weights_")
 KEPT = ("target_name_", "target_names_", "density_", "density_reason_", "bic_", "n_parameters_", "converged_", "n_rows_", "sample_weight_total_")
 
@@ -1193,7 +1222,7 @@ def model_to_dict(xmm: XMM) -> dict:
         rules = getattr(xmm, name)
         params[name] = None if rules is None else RuleSet([rules] if isinstance(rules, Rule) else rules, xmm.rules_.feature_names).to_dict()
     return {"format": "mixlit.xmm/2", "params": params, "columns": [{k: plain(v) for k, v in vars(c).items()} for c in xmm.columns_],
-            "used": [c.name for c in xmm.search_columns_], "profiles": None if xmm.profiles_ is None else [p.tolist() for p in xmm.profiles_],
+            "used": [c.name for c in xmm.search_columns_], "profiles": None if xmm.profiles_ is None else [[[plain(v) for v in row] for row in p.tolist()] for p in xmm.profiles_],
             "named": hasattr(xmm, "feature_names_in_"), "rules": xmm.rules_.to_dict(), "mixtures": xmm.mixtures_.to_dict(),
             "population": xmm.population_.to_dict(), "classes": plain(xmm.classes_), "fitted": {name: getattr(xmm, name).tolist() for name in FITTED},
             "kept": {name: plain(getattr(xmm, name)) for name in KEPT},

@@ -656,3 +656,54 @@ def test_what_experts_and_tables_refuse_is_said(rng=np.random.default_rng(0)):
     twice = X.set_axis(["a", "a"], axis=1)
     with pytest.raises(ValueError, match="column 'a' is there 2 times"):
         XMM().fit(twice, rng.normal(size=60))
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("density", ["gmm", "mixed"])
+def test_two_monotone_features_hold_at_once(seed, density):
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame({"a": rng.uniform(0, 10, 400), "b": rng.uniform(0, 10, 400)})
+    y = 3 * np.sin(X.a) + X.b + rng.normal(size=400)
+    y = np.where(y < 2, 0.0, y) if density == "mixed" else y
+    model = XMM(init="tree", density=density, random_state=0, monotone={"b": 1, "a": 1}).fit(X, y)
+    for name in "ab":
+        along = np.array([model.predict(X.assign(**{name: v})) for v in np.linspace(-1, 11, 61)])
+        assert np.diff(along, axis=0).min() > -1e-9
+
+
+def test_a_marginal_mixture_does_not_say_that_rows_satisfy_rules():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": rng.uniform(0, 10, 300), "c": rng.choice(list("uvw"), 300)})
+    y = np.where((X.a > 5) & (X.c == "u"), 10.0, 0.0) + rng.normal(size=300)
+    why = XMM(conditional=False, init="tree", random_state=0).fit(X, y).explain_local(X[:2])
+    text, frame = why.to_text(), why.to_frame()
+    assert "same for every row" in text and "satisfies" not in text and "change" not in text
+    assert (frame.because == "").all() and frame.distance.isna().all()
+
+
+def test_a_saved_expert_is_json_that_any_reader_takes():
+    import json
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": rng.uniform(0, 10, 300), "b": rng.normal(size=300)})
+    X.loc[::5, "b"] = np.nan
+    model = XMM(expert="linear", random_state=0).fit(X, 2 * X.a + np.nan_to_num(X.b) + rng.normal(size=300))
+    text = json.dumps(model.to_dict(), allow_nan=False)
+    assert np.array_equal(XMM.from_dict(json.loads(text)).predict(X), model.predict(X))
+
+
+@pytest.mark.parametrize("settings, said", [
+    ({"forbidden": "ab"}, "must be a list of columns"), ({"locked_rules": "a > 3"}, "is a text; give Rule objects"), ({"density": "mixed"}, "use 'categorical'"),
+    ({"max_rules": 1, "locked_rules": [Rule([Condition("a", low=5)]), Rule([Condition("a", high=2)])]}, "more than max_rules = 1")])
+def test_settings_that_were_read_letter_by_letter_or_not_at_all(settings, said):
+    X = pd.DataFrame({"a": np.linspace(0, 10, 80), "b": np.tile([0.0, 1.0], 40)})
+    with pytest.raises(ValueError, match=said):
+        XMM(**settings).fit(X, np.repeat([0.0, 5.0], 40))
+
+
+@pytest.mark.filterwarnings("ignore:A column-vector y:sklearn.exceptions.DataConversionWarning")
+def test_the_name_of_a_target_in_a_table_of_one_column_is_kept():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": rng.uniform(size=60)})
+    assert XMM(init="tree").fit(X, pd.DataFrame({"price": rng.normal(size=60)})).target_name_ == "price"
+    with pytest.raises(ValueError, match="no gradient start"):
+        XMM(expert="linear").fit(X, rng.normal(size=60)).plot_history()

@@ -129,7 +129,7 @@ def test_command_runs_and_saves(tmp_path):
     code, out, err = run_main(["bench", "tables", "--quick", "--quiet", "--save", tmp_path])
     assert code == 0 and not err
     runs = pd.read_csv(tmp_path / "xmm_tables.csv")
-    assert set(runs.table) == {"slump", "wine_red"} and "marks are met" in out and "wine_red: rules" in out
+    assert set(runs.table) == {"slump", "wine_red"} and "marks are met" in out and "wine_red: ordinal" in out and "slump: rules less tree" in out
 
 
 def test_command_without_any_table_says_where_they_should_be(monkeypatch, tmp_path):

@@ -50,7 +50,7 @@ def corr_max_contributions(X: np.ndarray, mean: np.ndarray, cov: np.ndarray) -> 
         return ((X - mean) @ A.T) ** 2
     return (np.matmul(np.atleast_2d(X)[None] - mean[:, None, :], np.swapaxes(A, 1, 2)) ** 2).transpose(1, 0, 2)
 
-# %% ../nbs/04b_contributions.ipynb #d1ff2e41
+# %% ../nbs/04b_contributions.ipynb #dfc78331
 def patterns(known: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
     """(rows, features) of each pattern of known features, for a bool array (n, d)."""
     if known.all():
@@ -86,6 +86,7 @@ def log_densities(X: np.ndarray, means: np.ndarray, covs: np.ndarray, known: np.
             out[rows] = (-0.5 * (z**2).sum(axis=2) - log_det[:, None] - 0.5 * len(f) * np.log(2 * np.pi)).T
     return out
 
+# %% ../nbs/04b_contributions.ipynb #91f4db8c
 def posteriors(X, weights, means, covs, known=None) -> np.ndarray:
     """P(cluster given the known features), (n, K), equation (6) of the paper; the weights themselves where nothing is known."""
     with np.errstate(divide="ignore"):

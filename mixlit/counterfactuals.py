@@ -61,7 +61,7 @@ def shortest_change(c: np.ndarray, b: np.ndarray, q: np.ndarray) -> np.ndarray:
     u[~reached & (top <= 0)] = np.nan
     return np.where(todo[:, None], u, 0.0)
 
-# %% ../nbs/04c_counterfactuals.ipynb #e8a01e07
+# %% ../nbs/04c_counterfactuals.ipynb #6acf67f2
 @dataclass(frozen=True)
 class Counterfactuals:
     """Smallest changes of n rows.
@@ -84,6 +84,7 @@ class Counterfactuals:
     to: np.ndarray
     exact: np.ndarray
 
+# %% ../nbs/04c_counterfactuals.ipynb #87988f3a
 def mixture_covariance(weights, means, covs) -> np.ndarray:
     """Covariance (d, d) of a mixture: within and between its clusters."""
     gap = means - weights @ means
@@ -112,6 +113,7 @@ def pairwise_change(X, known: np.ndarray, free: np.ndarray, log_joint: np.ndarra
     change[:, free] = v @ (root @ V).T
     return change, np.linalg.norm(v, axis=1)
 
+# %% ../nbs/04c_counterfactuals.ipynb #e48491a3
 def counterfactuals(X, weights, means, covs, to: int | None = None, features: Sequence[int] | None = None, metric="sd") -> Counterfactuals:
     """The smallest change of each row that makes another cluster at least as likely as its own.
 

@@ -109,7 +109,7 @@ def peer_rows(runs) -> list[tuple[str, str, float]]:
     means = runs.groupby(["table", "method"], sort=False)[["comprehensiveness", "sufficiency"]].mean()
     return [("peers", f"{table}/{method}/{measure}", float(means.loc[(table, method), measure])) for table, method in means.index for measure in means.columns]
 
-# %% ../nbs/05e_gmm.ipynb #96351d6f
+# %% ../nbs/05e_gmm.ipynb #a59bdd9f
 def gmm_marks(runs, method: str = "best set"):
     """Figures of a run beside their marks: mark, value, goal, met, by (negative: missed).
 
@@ -141,6 +141,7 @@ def gmm_marks(runs, method: str = "best set"):
         mark(f"{table}: {measure}, {method}", part[method], part[part.index.isin(["LIME", "SHAP"])].max(), at_least=True)
     return pd.DataFrame(lines)
 
+# %% ../nbs/05e_gmm.ipynb #659b5db7
 def gmm_text(runs) -> str:
     """The run as printed tables."""
     marks = gmm_marks(runs)

@@ -153,7 +153,7 @@ def peer_scores(method: str, X: np.ndarray, predict, clusters: np.ndarray, seed:
     values = shap.KernelExplainer(predict, background).shap_values(X, silent=True)
     return np.asarray(values)[np.arange(len(X)), :, clusters]
 
-# %% ../nbs/04d_paper.ipynb #a3a83eb9
+# %% ../nbs/04d_paper.ipynb #142f47fb
 def run_peers(tables: Mapping[str, np.ndarray], seeds: Sequence[int] = (0, 1, 2), methods: Sequence[str] = ("LIME", "SHAP"), show=iter):
     """Our explanations beside LIME and SHAP on the paper's models.
 
@@ -195,6 +195,7 @@ def run_peers(tables: Mapping[str, np.ndarray], seeds: Sequence[int] = (0, 1, 2)
                             "sufficiency": sufficiency(X, chosen, first, *mixture).mean(), "rows_a_second": len(X) / seconds, "flips": (np.sign(score) != reference).mean()})
     return pd.DataFrame(records)
 
+# %% ../nbs/04d_paper.ipynb #e80b38e2
 def paper_tables(folder: str | None = None) -> dict[str, np.ndarray]:
     """Rows of the paper's tables: iris, and those of swiss_banknotes and seeds that are CSV files in `folder` (default `MIXLIT_DATA`)."""
     from pathlib import Path

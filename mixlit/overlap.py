@@ -144,7 +144,7 @@ def overlap_rounds(mean1: np.ndarray, cov1: np.ndarray, mean2: np.ndarray, cov2:
         free = [j for j in free if j not in done]
     return seen
 
-# %% ../nbs/04a_overlap.ipynb #5dbab95a
+# %% ../nbs/04a_overlap.ipynb #a30cb017
 @dataclass(frozen=True)
 class DistinguishingSets:
     """Smallest sets of features that separate two clusters.
@@ -168,6 +168,7 @@ class DistinguishingSets:
     max_size: int
     looked_at: int
 
+# %% ../nbs/04a_overlap.ipynb #d42a8293
 def children_and_bounds(pair: tuple, parents: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Every set that extends one of the parents by a later feature, with log BC and the bound of equation (4).
 
@@ -197,7 +198,7 @@ def children_and_bounds(pair: tuple, parents: np.ndarray, order: np.ndarray) -> 
     children = np.concatenate([np.repeat(parents, len(later), axis=0), np.tile(later, m)[:, None]], axis=1)
     return children, log_bc[:, ::-1].ravel(), running[:, s:][:, ::-1].ravel()
 
-# %% ../nbs/04a_overlap.ipynb #ee306513
+# %% ../nbs/04a_overlap.ipynb #6aca2d70
 def is_minimal(pair: tuple, sets: np.ndarray, log_threshold: float) -> np.ndarray:
     """(m,) bool: does each distinguishing set (m, s) stop to be one when any of its features is removed?
 
@@ -214,6 +215,7 @@ def is_minimal(pair: tuple, sets: np.ndarray, log_threshold: float) -> np.ndarra
     quadratic = (pulled * delta).sum(axis=1, keepdims=True) - pulled**2 / np.diagonal(inverses[0], axis1=1, axis2=2)
     return (0.25 * (first + second) - 0.5 * middle - quadratic / 8 > log_threshold).all(axis=1)
 
+# %% ../nbs/04a_overlap.ipynb #6ca354ae
 def next_level(pair: tuple, parents: np.ndarray, order: np.ndarray, chunk: int = 2048) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """`children_and_bounds` of all parents, a last feature and a chunk at a time."""
     last = parents[:, -1] if parents.shape[1] else np.zeros(len(parents), dtype=int)
@@ -223,6 +225,7 @@ def next_level(pair: tuple, parents: np.ndarray, order: np.ndarray, chunk: int =
         return np.zeros((0, parents.shape[1] + 1), dtype=int), np.zeros(0), np.zeros(0)
     return tuple(np.concatenate(p) for p in zip(*parts))
 
+# %% ../nbs/04a_overlap.ipynb #45aaa557
 def minimal_distinguishing_sets(mean1, cov1, mean2, cov2, threshold: float = 0.05, max_size: int | None = None, beam: int | None = None,
                                 limit: int = 400_000) -> DistinguishingSets:
     """All minimal sets of features over which BC is at most `threshold`, by branch and bound.

@@ -43,8 +43,8 @@ __all__ = ['SYNTHETIC', 'INSURANCE', 'REPORT_STYLE', 'BENCHES', 'EXAMPLES', 'gau
            'calibration_figure', 'html_table', 'inline_svg', 'summary_words', 'rules_html', 'scores_html', 'rows_html',
            'settings_html', 'reading_html', 'reload_code', 'report_html', 'check_output', 'write_together',
            'current_umask', 'check_seed', 'as_table', 'report_folder', 'fit', 'stamped', 'warm_up_toy', 'progress',
-           'store', 'bench_xmm', 'bench_tables', 'bench_speed', 'bench_fuzzy', 'bench_inclass', 'bench', 'reproduce',
-           'cell_bar', 'OneLineParser', 'command_parser', 'main']
+           'store', 'bench_xmm', 'bench_tables', 'bench_speed', 'bench_fuzzy', 'bench_inclass', 'bench_gmm', 'bench',
+           'reproduce', 'cell_bar', 'OneLineParser', 'command_parser', 'main']
 
 # %% ../nbs/05_experiments.ipynb #29069c2b
 def gaussian_log_density(y_train: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -1126,7 +1126,7 @@ def bench_tables(jobs: int, quick: bool, show) -> dict[str, pd.DataFrame]:
     print(tables_text(table_means(runs)))
     return {"xmm_tables.csv": runs}
 
-# %% ../nbs/05_experiments.ipynb #e6217259
+# %% ../nbs/05_experiments.ipynb #93052001
 def bench_speed(quick: bool, show) -> dict[str, pd.DataFrame]:
     """Print time and memory of fits, see `mixlit.speed`; runs by file name."""
     from mixlit.speed import run_speed, speed_text
@@ -1148,7 +1148,14 @@ def bench_inclass(quick: bool, show) -> dict[str, pd.DataFrame]:
     print(inclass_text(runs, full=not quick))
     return {"inclass.csv": runs}
 
-BENCHES = {"xmm": "synthetic tables and insurance", "tables": "other methods on the real tables", "speed": "time and memory", "fuzzy": "fuzzy rules", "inclass": "InClass nets"}
+def bench_gmm(quick: bool, show) -> dict[str, pd.DataFrame]:
+    """Print explanations of Gaussian mixtures beside their marks, see `mixlit.gmm_bench`; runs by file name."""
+    from mixlit.gmm_bench import gmm_text, run_gmm
+    runs = stamped(run_gmm(quick, show))
+    print(gmm_text(runs))
+    return {"gmm_bench.csv": runs}
+
+BENCHES = {"xmm": "synthetic tables and insurance", "tables": "other methods on the real tables", "speed": "time and memory", "fuzzy": "fuzzy rules", "inclass": "InClass nets", "gmm": "explanations of Gaussian mixtures"}
 
 def bench(names: Sequence[str] = ("xmm",), seeds: int = 5, quick: bool = False, save: str | Path | None = None, quiet: bool = False, jobs: int = 1) -> pd.DataFrame:
     """Print benchmarks beside their targets.
@@ -1157,7 +1164,7 @@ def bench(names: Sequence[str] = ("xmm",), seeds: int = 5, quick: bool = False, 
     ----------
     names : sequence of str
         'xmm': synthetic tables with known truth, and insurance; 'tables': other methods on the real tables; 'speed': time and memory;
-        'fuzzy': fuzzy rules on three tables; 'inclass': InClass nets on tables with known truth, digits and rows on disk.
+        'fuzzy': fuzzy rules on three tables; 'inclass': InClass nets on tables with known truth, digits and rows on disk; 'gmm': explanations of Gaussian mixtures.
     seeds : int
         Tables drawn from each generator ('xmm').
     quick : bool
@@ -1187,7 +1194,7 @@ def bench(names: Sequence[str] = ("xmm",), seeds: int = 5, quick: bool = False, 
         elif name == "tables":
             outputs = bench_tables(jobs, quick, progress(quiet))
         else:
-            outputs = {"speed": bench_speed, "fuzzy": bench_fuzzy, "inclass": bench_inclass}[name](quick, progress(quiet))
+            outputs = {"speed": bench_speed, "fuzzy": bench_fuzzy, "inclass": bench_inclass, "gmm": bench_gmm}[name](quick, progress(quiet))
         store(save, outputs)
     return next(iter(outputs.values()))
 

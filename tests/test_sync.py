@@ -93,3 +93,9 @@ def test_readme_is_what_the_index_gives():
     index = json.loads((ROOT / "nbs" / "index.ipynb").read_text(encoding="utf-8"))
     found = (ROOT / "README.md").read_text(encoding="utf-8")
     assert found == readme.markdown(index), "run `python .ci/readme.py`"
+
+
+def test_every_page_has_an_address_of_its_own():
+    # the site drops the number in front: 01b_training and 03b_training would be one page
+    stems = [re.sub(r"^\d+[a-z]?_", "", path.stem) for path in NOTEBOOKS]
+    assert len(set(stems)) == len(stems), sorted(s for s in set(stems) if stems.count(s) > 1)

@@ -16,9 +16,9 @@ from sklearn.exceptions import DataConversionWarning
 from .rules import Condition, Rule, format_number, readable_number
 
 # %% auto #0
-__all__ = ['MAX_LEVELS', 'Column', 'numeric_values', 'describe_column', 'encode_table', 'decode_rule', 'readable_bounds',
-           'read_table', 'target_label', 'check_target', 'check_weights', 'check_training_table', 'check_varies',
-           'check_columns']
+__all__ = ['MAX_LEVELS', 'Column', 'quoted', 'numeric_values', 'describe_column', 'encode_table', 'decode_rule',
+           'readable_bounds', 'no_rule_covers', 'read_table', 'target_label', 'check_target', 'check_weights',
+           'check_training_table', 'check_varies', 'check_columns']
 
 # %% ../nbs/01k_columns.ipynb #9d5a1209
 @dataclass(frozen=True)
@@ -55,6 +55,12 @@ class Column:
     def constant(self) -> bool:
         """Whether it has a single value, and so cannot be cut."""
         return not self.missing and (self.low == self.high if self.levels is None else len(self.levels) == 1)
+
+# %% ../nbs/01k_columns.ipynb #84975166
+def quoted(value) -> str:
+    """A value as a message shows it: `repr`, without the names of numpy's types; also inside a list or a tuple."""
+    bare = lambda v: v.tolist() if isinstance(v, (np.generic, np.ndarray)) else v
+    return repr(type(value)(bare(v) for v in value) if type(value) in (list, tuple) else bare(value))
 
 # %% ../nbs/01k_columns.ipynb #690c02d2
 MAX_LEVELS = 50
@@ -171,46 +177,52 @@ def readable_bounds(low: np.ndarray, high: np.ndarray, Z: np.ndarray) -> tuple[n
                 B[r, j] = readable_number(Z[below, j].max(), np.nanmin(np.where(below, np.nan, Z[:, j])))
     return low, high
 
-# %% ../nbs/01k_columns.ipynb #bc34017b
-def read_table(X, columns: list[Column], unused=()) -> pd.DataFrame:
+# %% ../nbs/01k_columns.ipynb #5d204ab9
+def no_rule_covers(c: Column, stand_ins: dict) -> str:
+    """What becomes of rows whose value in column c training never had, in words."""
+    taken = "" if c.name not in stand_ins else f"; formulas take its {'median' if c.levels is None else 'most frequent level'}, {quoted(stand_ins[c.name])}, instead"
+    return f"no rule on this column covers these rows{taken}"
+
+def read_table(X, columns: list[Column], unused=(), stand_ins: dict | None = None) -> pd.DataFrame:
     """A new table checked against the training columns; there are no warnings about `unused` ones.
+
+    `stand_ins` holds, by the names of columns that formulas use, what these take in place of a missing or unknown value.
 
     Raises
     ------
     ValueError
         If a numeric column holds text or an infinite value.
     """
-    names = [c.name for c in columns]
-    if not isinstance(X, pd.DataFrame):
-        return pd.DataFrame(X, columns=names)
+    names, stand_ins = [c.name for c in columns], stand_ins or {}
+    X = X if isinstance(X, pd.DataFrame) else pd.DataFrame(X, columns=names)
     table, numbers = X.set_axis(names, axis=1), {}
     for c in columns:
         values = numeric_values(table[c.name], c.name)
         if c.levels is None and values is None:
-            raise ValueError(f"column {c.name!r} was numeric in training and now holds {table[c.name].dropna().iloc[0]!r}")
+            raise ValueError(f"column {c.name!r} was numeric in training and now holds {quoted(table[c.name].dropna().iloc[0])}")
         if c.levels is None:
             numbers[c.name] = values
         else:
             known = set(c.levels)
             new = [] if c.name in unused else [v for v in table[c.name].dropna().unique() if v not in known]
             if new:
-                warnings.warn(f"column {c.name!r} holds {new[0]!r}, which training did not see (levels: {', '.join(map(str, c.levels))}); "
-                              "no rule on this column covers these rows", UserWarning, stacklevel=4)
+                warnings.warn(f"column {c.name!r} holds {quoted(new[0])}, which training did not see (levels: {', '.join(map(str, c.levels))}); "
+                              f"{no_rule_covers(c, stand_ins)}", UserWarning, stacklevel=4)
         gone = np.isnan(values).sum() if c.levels is None else table[c.name].isna().sum()
         if gone and not c.missing and c.name not in unused:
-            warnings.warn(f"column {c.name!r} is missing in {gone} of {len(table)} rows, and in none of training; no rule on this column covers these rows",
+            warnings.warn(f"column {c.name!r} is missing in {gone} of {len(table)} rows, and in none of training; {no_rule_covers(c, stand_ins)}",
                           UserWarning, stacklevel=4)
     return table.assign(**numbers)
 
-# %% ../nbs/01k_columns.ipynb #fcdc469d
+# %% ../nbs/01k_columns.ipynb #ca615870
 def target_label(y, column: int | None = None) -> str:
     """How a message names the target: by its name, or the name of one of several."""
     if column is not None and hasattr(y, "columns"):
         return f"target {str(y.columns[column])!r}"
-    name = getattr(y, "name", None)
-    return (f"target {name!r}" if isinstance(name, str) else "y") + ("" if column is None else f", column {column},")
+    name = y.columns[0] if hasattr(y, "columns") and len(y.columns) == 1 else getattr(y, "name", None)
+    return (f"target {quoted(name)}" if isinstance(name, str) else "y") + ("" if column is None else f", column {column},")
 
-# %% ../nbs/01k_columns.ipynb #8e2795e9
+# %% ../nbs/01k_columns.ipynb #b4ac53f0
 def check_target(y, n: int) -> np.ndarray:
     """The target as n finite floats, or (n, p) of them.
 
@@ -239,7 +251,7 @@ def check_target(y, n: int) -> np.ndarray:
         place = next((i for i, v in enumerate(y.flat) if not isinstance(v, (int, float, np.number))), None)
         bad = "a number too large" if place is None else y.flat[place]
         label = target_label(given, place % y.shape[1]) if y.ndim == 2 and place is not None else label
-        raise ValueError(f"Unknown label type: {label} must be numeric, it holds {bad!r}; for class labels use density='categorical'") from None
+        raise ValueError(f"Unknown label type: {label} must be numeric, it holds {bad if place is None else quoted(bad)}; for class labels use density='categorical'") from None
     bad = ~np.isfinite(values if values.ndim == 1 else values.sum(axis=1))
     if bad.any():
         row = bad.argmax()
@@ -250,7 +262,7 @@ def check_target(y, n: int) -> np.ndarray:
         raise ValueError(f"inconsistent numbers of samples: X has {n} rows and {label} has {len(values)}")
     return values
 
-# %% ../nbs/01k_columns.ipynb #8db0b60e
+# %% ../nbs/01k_columns.ipynb #6baa1178
 def check_weights(sample_weight, n: int) -> np.ndarray | None:
     """Weights as n floats, None if all are equal to one.
 
@@ -265,7 +277,7 @@ def check_weights(sample_weight, n: int) -> np.ndarray | None:
         w = np.full(n, float(sample_weight)) if isinstance(sample_weight, (int, float)) else np.asarray(sample_weight, dtype=float)
     except (ValueError, TypeError):
         bad = next((v for v in np.ravel(np.asarray(sample_weight, dtype=object)) if not isinstance(v, (int, float, np.number))), sample_weight)
-        raise ValueError(f"sample_weight holds {bad!r}, which is not a number; a weight says how many rows a row stands for") from None
+        raise ValueError(f"sample_weight holds {quoted(bad)}, which is not a number; a weight says how many rows a row stands for") from None
     if w.shape != (n,):
         raise ValueError(f"sample_weight has shape {w.shape}; X has {n} rows, so it must have shape ({n},)")
     bad = ~np.isfinite(w) | (w < 0)

@@ -707,3 +707,78 @@ def test_the_name_of_a_target_in_a_table_of_one_column_is_kept():
     assert XMM(init="tree").fit(X, pd.DataFrame({"price": rng.normal(size=60)})).target_name_ == "price"
     with pytest.raises(ValueError, match="no gradient start"):
         XMM(expert="linear").fit(X, rng.normal(size=60)).plot_history()
+
+
+@pytest.mark.parametrize("seed", [6, 7, 8])
+def test_monotone_features_beside_weights_levels_and_missing_values(seed):
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame({"a": rng.uniform(0, 10, 400), "b": rng.uniform(0, 10, 400), "c": rng.choice(list("uvw"), 400)})
+    y = 3 * np.sin(X.a) + X.b * (X.c != "u") + rng.normal(size=400)
+    X.loc[rng.random(400) < 0.1, "b"] = np.nan
+    model = XMM(init="tree", random_state=0, monotone={"b": 1, "a": -1}).fit(X, y, sample_weight=rng.integers(1, 4, 400))
+    for name, sign in (("a", -1), ("b", 1)):
+        along = np.array([model.predict(X.assign(**{name: v})) for v in np.linspace(-1, 11, 61)])
+        assert (sign * np.diff(along, axis=0)).min() > -1e-9
+
+
+def test_monotone_holds_on_rows_that_a_first_look_leaves_out():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": rng.uniform(0, 10, 6000), "b": rng.uniform(0, 10, 6000), "c": "u"})
+    X.loc[1::3, "c"] = "v"  # every third row is looked at first, and none of these is 'v'
+    y = pd.Series(np.where(X.c == "u", X.a, -X.a) + rng.normal(size=6000))
+    model = XMM(init="tree", random_state=0, monotone={"a": 1, "b": 1}).fit(X, y)
+    for name in "ab":
+        along = np.array([model.predict(X.assign(**{name: v})) for v in np.linspace(-1, 11, 31)])
+        assert np.diff(along, axis=0).min() > -1e-9
+
+
+def test_a_marginal_mixture_of_formulas_does_not_say_that_all_rows_are_alike():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": rng.uniform(0, 10, 300)})
+    text = XMM(conditional=False, expert="linear", random_state=0).fit(X, 3 * X.a + rng.normal(size=300)).explain_local(X[:1]).to_text()
+    assert "same for every row" in text and "density of all rows" not in text and "satisfies" not in text
+
+
+@pytest.mark.parametrize("settings, said", [
+    ({"forbidden": 3}, r"forbidden = 3 must be a list of columns: \[3\]"), ({"forbidden": np.array(["z", "y"])}, "names column 'y'"),
+    ({"locked_rules": 3}, "give a list of Rule objects"), ({"expert_rules": ["a > 3"]}, "holds 'a > 3'; give Rule objects"),
+    ({"max_rules": np.int64(0)}, "max_rules = 0 must"), ({"background": np.float64(-1)}, "background = -1.0 must"),
+    ({"temperature": (np.float64(0.1), np.float64(0.2))}, r"temperature = \(0.1, 0.2\) must"), ({"monotone": {"a": np.int64(3)}}, r"monotone\['a'\] = 3 must")])
+def test_settings_are_quoted_without_the_types_of_numpy(settings, said):
+    X = pd.DataFrame({"a": np.linspace(0, 10, 80), "b": np.tile([0.0, 1.0], 40)})
+    with pytest.raises(ValueError, match=said):
+        XMM(**settings).fit(X, np.repeat([0.0, 5.0], 40) + X.b)
+
+
+def test_values_are_quoted_without_the_types_of_numpy():
+    X = pd.DataFrame({"a": np.linspace(0, 10, 80), "k": pd.Categorical(np.tile([0, 1], 40))})
+    model = XMM(init="tree", random_state=0).fit(X, np.repeat([0.0, 5.0], 40) + np.tile([0.0, 0.3, 0.5, 0.1], 20))
+    with pytest.warns(UserWarning, match="column 'k' holds 3, which training did not see"):
+        model.predict(X.head(2).assign(k=np.array([3, 4])))
+    with pytest.raises(ValueError, match="y must be numeric, it holds 'low'"):
+        XMM().fit(X, np.array(["low", "high"] * 40))
+
+
+@pytest.mark.parametrize("expert", ["linear", "additive"])
+def test_what_a_formula_takes_for_a_missing_or_unknown_value_is_said(expert):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": rng.uniform(0, 10, 301), "b": rng.normal(size=301), "c": rng.choice(["u", "u", "v"], 301)})
+    model = XMM(expert=expert, random_state=0).fit(X, 2 * X.a + 3 * (X.c == "v") + rng.normal(scale=0.3, size=301))
+    rows, median = X.head(3), float(np.median(X.a))
+    for again in (model, XMM.from_dict(model.to_dict())):
+        with pytest.warns(UserWarning, match=f"formulas take its median, {median}, instead"):
+            missing = again.predict(rows.assign(a=np.nan))
+        np.testing.assert_allclose(missing, model.predict(rows.assign(a=median)))
+        with pytest.warns(UserWarning, match="'Mars', .*formulas take its most frequent level, 'u', instead"):
+            unknown = again.predict(rows.assign(c="Mars"))
+        np.testing.assert_allclose(unknown, model.predict(rows.assign(c="u")))
+        with pytest.warns(UserWarning, match="no rule on this column covers these rows$"):
+            again.predict(rows.assign(b=np.nan))  # in no formula
+
+
+def test_an_array_with_missing_values_is_warned_about_as_a_table_is():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 10, (200, 2))
+    model = XMM(expert="linear", random_state=0).fit(X, 2 * X[:, 0] + rng.normal(size=200))
+    with pytest.warns(UserWarning, match="'x1' is missing in 1 of 1 rows.*formulas take its median"):
+        model.predict([[np.nan, 1.0]])

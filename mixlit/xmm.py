@@ -575,7 +575,7 @@ def check_monotone(monotone, columns: list[Column], y: np.ndarray, expert: str, 
                          + ("classes with names" if labels is not None else "this model"))
     return monotone
 
-# %% ../nbs/01_xmm.ipynb #867f1d77
+# %% ../nbs/01_xmm.ipynb #0adeab0a
 class XMM(RegressorMixin, BaseEstimator):
     """Explainable mixture model: p(y given x) as a mixture whose components are gated by rules.
 
@@ -876,6 +876,11 @@ class XMM(RegressorMixin, BaseEstimator):
     def _decoded(self, model: HardMixture, table: SearchTable) -> RuleSet:
         low, high, accepts = bounds_of(model)
         shown = readable_bounds(low, high, table.Z)
+        given = {(j, t) for rule in table.locked for b in encode_rule(rule, table.columns)[:2] for j, t in enumerate(b) if np.isfinite(t)}
+        for j, t in sorted(given, reverse=True):                           # a cut that a person gave is written so in the other rules too
+            z = np.sort(table.Z[:, j])
+            for b in shown:
+                b[np.isfinite(b[:, j]) & (np.searchsorted(z, b[:, j]) == np.searchsorted(z, t)), j] = t
         rules = [decode_rule(a, b, None if accepts is None else accepts[r], table.columns) for r, (a, b) in enumerate(zip(*shown))]
         for rule in table.locked:                                          # a person's rule keeps the person's numbers
             a, b, c = encode_rule(rule, table.columns)

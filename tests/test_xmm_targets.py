@@ -782,3 +782,16 @@ def test_an_array_with_missing_values_is_warned_about_as_a_table_is():
     model = XMM(expert="linear", random_state=0).fit(X, 2 * X[:, 0] + rng.normal(size=200))
     with pytest.warns(UserWarning, match="'x1' is missing in 1 of 1 rows.*formulas take its median"):
         model.predict([[np.nan, 1.0]])
+
+
+@pytest.mark.parametrize("seed", [1, 2, 7])
+def test_a_cut_that_a_locked_rule_names_is_the_same_number_in_all_rules(seed):
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame({"a": rng.uniform(0, 10, 400), "b": rng.uniform(0, 10, 400)})
+    y, bound = 3 * np.sin(X.a) + X.b + rng.normal(size=400), Condition("b", low=5.0123)
+    model = XMM(init="tree", random_state=0, monotone={"a": 1, "b": 1}, locked_rules=[Rule([bound])]).fit(X, y)
+    assert Rule([bound]) in list(model.rules_)
+    cuts = {v for rule in model.rules_ for c in rule.conditions if c.feature == "b" for v in (c.low, c.high) if np.isfinite(v)}
+    assert len({int((X.b < v).sum()) for v in cuts}) == len(cuts)  # no two numbers cut the rows alike
+    along = np.array([model.predict(X.assign(b=v)) for v in np.linspace(4.9, 5.1, 41)])
+    assert np.diff(along, axis=0).min() > -1e-9

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_iris, load_wine
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score, log_loss
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
@@ -147,7 +148,9 @@ def test_a_deleted_rule_changes_no_score_difference_by_more_than_twice_the_thres
     F = rng.random((60, 8)) * (rng.random((60, 8)) < 0.3)
     y = np.r_[0, 1, 2, rng.integers(0, 3, 57)]
     first = fit_rule_mixture(F, y, 3, non_negative=non_negative)
-    kept, coef, intercept = prune_by_mixture(F, y, 3, threshold, non_negative=non_negative)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")                                   # all rules may go
+        kept, coef, intercept = prune_by_mixture(F, y, 3, threshold, non_negative=non_negative)
     for r in np.setdiff1d(np.arange(8), kept):
         change = F[:, r, None] * first.coef_[r]
         assert (np.ptp(change, axis=1) <= 2 * threshold + 1e-9).all()
@@ -212,7 +215,7 @@ def test_predict_refuses_when_the_rules_changed(iris):
     for change in changes:
         model = quick().fit(X, y)
         change(model)
-        for call in (model.predict, model.predict_proba, model.mixture_scores, model.mixture_contributions, model.explain_local, lambda X: model.print_mixture()):
+        for call in (model.predict, model.predict_proba, model.mixture_scores, model.mixture_contributions, model.explain_local):
             with pytest.raises(RuntimeError, match="fit_mixture"):
                 call(X)
         model.fit_mixture(X, y)
@@ -555,7 +558,7 @@ def test_explanations_under_both_inferences(iris, plt, inference):
     else:
         frame = some.to_frame()
         assert (frame[frame.decides].then.to_numpy() == model.predict(X.iloc[:5])).all() and "decides" in one.to_text()
-    for ax in (everything.plot(), one.plot(77), model.coverage_report(X).plot(), model.plot_surface(X, y, ["petal length", "petal width"]), model.plot_terms(X)[0, 0]):
+    for ax in (everything.plot(), one.plot(77), one.plot(), some.plot(), model.coverage_report(X).plot(), model.plot_surface(X, y, ["petal length", "petal width"]), model.plot_terms(X)[0, 0]):
         assert ax.get_xlabel()
     array = quick(inference=inference).fit(X.to_numpy(), y)
     assert array.plot_surface(X.to_numpy(), y, ["x3", "x4"]).get_xlabel() == "x3"
@@ -695,3 +698,270 @@ def test_marks_of_the_genetic_default_with_a_mixture(load, loss):
     for a, b in StratifiedKFold(5, shuffle=True, random_state=0).split(X, y):
         said.append(log_loss(y[b], FuzzyRuleClassifier(inference="mixture").fit(X[a], y[a]).predict_proba(X[b])))
     assert np.mean(said) <= loss
+
+
+# ---------------------------------------------------------------- rules changed by hand
+
+def test_a_waterfall_shows_the_first_explained_row_and_refuses_others(iris, plt):
+    X, y = iris
+    for inference in ("mixture", "winning_rule"):
+        model = quick(inference=inference).fit(X, y)
+        for i in (0, 70, 149, -1):
+            assert model.explain_local(X, i).rows == [i % 150] and model.explain_local(X, i).plot().get_xlabel()
+        with pytest.raises(ValueError, match="row 0 is not explained here; the explained rows are 70"):
+            model.explain_local(X, 70).plot(0)
+        with pytest.raises(ValueError, match="there is no row 150 in X; its rows are numbered 0 to 149"):
+            model.explain_local(X, 150)
+    with pytest.raises(ValueError, match="no class 'rose'.*setosa"):
+        quick().fit(X, y).explain_local(X, 70).plot(first="rose")
+    silent = FuzzyRuleClassifier(1, search="greedy", n_antecedents=1).fit(X, y)
+    row = int(np.flatnonzero(silent.firing(X).max(axis=1) == 0)[0])
+    assert [t.get_text() for t in silent.explain_local(X, row).plot().texts] == ["no rule fires"]
+
+
+@pytest.mark.parametrize("kind", ["temperature", "sigmoid", "isotonic"])
+@pytest.mark.parametrize("inference", ["mixture", "winning_rule"])
+def test_a_calibration_is_never_lost_in_silence(kind, inference):
+    X, y = load_breast_cancer(return_X_y=True)
+    make = lambda: quick(inference=inference, calibration=kind).fit(X, y)
+    plain = make().set_params(calibration=None)
+    for change in (lambda m: m.remove_rule(0), lambda m: m.add_rule("x3 is Low -> 1")):
+        model = make()
+        change(model)
+        if inference == "mixture":
+            with pytest.raises(RuntimeError, match="fit_mixture"):
+                model.predict_proba(X)
+            assert model.fit_mixture(X, y).predict_proba(X).shape == (569, 2)                  # which calibrates again
+        else:
+            for call in (model.predict, model.predict_proba):
+                with pytest.raises(RuntimeError, match=r"calibrate\(X, y\).*calibration=None"):
+                    call(X)
+            back = FuzzyRuleClassifier.from_json(model.to_json())
+            with pytest.raises(RuntimeError, match="calibrate"):
+                back.predict_proba(X)
+            model.calibrate(X, y)
+        p, raw = model.predict_proba(X), clone(model)
+        assert np.abs(p - model.set_params(calibration=None).predict_proba(X)).max() > 1e-3 and raw.calibration == kind
+    model = make().prune(X, y, threshold=0.3 if inference == "mixture" else 0.05)
+    assert np.abs(model.predict_proba(X) - model.set_params(calibration=None).predict_proba(X)).max() > 1e-3
+    with pytest.raises(ValueError, match="calibration is None"):
+        plain.calibrate(X, y)
+
+
+def test_a_calibration_belongs_to_one_inference_and_one_kind():
+    X, y = load_breast_cancer(return_X_y=True)
+    model = quick(inference="winning_rule", calibration="sigmoid").fit(X, y)
+    before = model.predict_proba(X)
+    model.set_params(inference="mixture").fit_mixture(X, y)
+    assert log_loss(y, model.predict_proba(X)) < log_loss(y, before)
+    model.set_params(inference="winning_rule")
+    with pytest.raises(RuntimeError, match="calibrate"):
+        model.predict(X)
+    assert model.calibrate(X, y).predict(X).shape == (569,)
+    with pytest.raises(RuntimeError, match="calibrate"):
+        model.set_params(calibration="isotonic").predict(X)
+    changed = quick(calibration="sigmoid").fit(X, y)
+    first = changed.predict_proba(X)
+    changed.remove_rule(5).add_rule(quick().fit(X, y).rules_[5])
+    assert np.allclose(changed.predict_proba(X), first)                   # the same rules again: weights and calibration hold
+    with pytest.warns(UserWarning, match="class 1 has one row"):
+        assert changed.calibrate(X[y == 0], np.r_[1, y[y == 0][1:]]).calibration_ is None
+    assert "Calibrated, the most probable class is" in quick(calibration="temperature").fit(X, y).explain_local(X, 3).to_text()
+
+
+LOCKED = ["petal width is High -> virginica", "petal width is High -> versicolor"]
+
+
+@pytest.mark.parametrize("search", ["greedy", "genetic"])
+@pytest.mark.parametrize("name", ["locked_rules", "expert_rules"])
+def test_locked_rules_with_the_same_conditions(iris, search, name):
+    X, y = iris
+    make = lambda rules, **kw: FuzzyRuleClassifier(search=search, **{name: rules}, **SMALL, **kw).fit(X, y)
+    with pytest.raises(ValueError, match=rf"{name}\[1\] .*versicolor.* contradicts {name}\[0\] .*virginica"):
+        make(LOCKED)
+    with pytest.warns(UserWarning, match=rf"{name}\[1\].*same conditions as {name}\[0\].*one rule, whose weights"):
+        model = make(LOCKED, inference="mixture")
+    keys = [r.antecedent for r in model.rules_]
+    assert keys.count(parse_rule(LOCKED[0], model.rules_.partition).antecedent) == 1 or name == "expert_rules"
+    with pytest.warns(UserWarning, match="says nothing new"):
+        make([LOCKED[0], LOCKED[0].replace("is High", "is high")])
+    with pytest.warns(UserWarning, match="says nothing new"):
+        taken = make(["petal width is High", LOCKED[1]])                      # a rule without a class takes that of its repeat
+    assert name == "expert_rules" or "versicolor" in [r.consequent for r in taken.rules_ if r.antecedent in taken.locked_]
+
+
+def test_a_locked_rule_and_an_experts_rule(iris):
+    X, y = iris
+    with pytest.raises(ValueError, match=r"expert_rules\[0\].*contradicts locked_rules\[0\]"):
+        FuzzyRuleClassifier(locked_rules=LOCKED[:1], expert_rules=LOCKED[1:], **SMALL).fit(X, y)
+    model = FuzzyRuleClassifier(locked_rules=LOCKED[:1], expert_rules=LOCKED[:1], **SMALL).fit(X, y)       # the same thing twice over: no complaint
+    assert [r.consequent for r in model.rules_ if r.antecedent in model.locked_] == ["virginica"]
+
+
+def test_contradictions_are_not_added_by_hand(iris):
+    X, y = iris
+    model = quick(inference="winning_rule", locked_rules=LOCKED[:1]).fit(X, y)
+    with pytest.raises(ValueError, match=r"contradicts rule 0.*remove_rule\(0\)"):
+        model.add_rule(LOCKED[1])
+    with pytest.warns(UserWarning, match="repeats rule 0"):
+        model.add_rule(LOCKED[0])
+
+
+def test_every_public_method_asks_for_a_fit(iris):
+    X, y = iris
+    arguments = {"add_rule": ("petal width is High -> setosa",), "remove_rule": (0,), "lock_rule": (0,), "select_pareto_solution": (0,), "to_json": (), "to_dict": (),
+                 "save": ("nowhere.json",), "to_text": (), "to_latex": (), "mixture_text": (), "print_mixture": (), "explain_global": (),
+                 "plot_surface": (X, y, ["petal length", "petal width"]), **{k: (X, y) for k in ("fit_mixture", "calibrate", "prune", "score")},
+                 **{k: (X,) for k in ("predict", "predict_proba", "decision_function", "firing", "mixture_scores", "mixture_contributions", "explain_local",
+                                      "coverage_report", "plot_terms")}}
+    other = {"fit", "from_dict", "from_json", "load", "get_params", "set_params", "get_metadata_routing", "set_fit_request", "set_score_request"}
+    public = {name for name in dir(FuzzyRuleClassifier) if not name.startswith("_") and callable(getattr(FuzzyRuleClassifier, name))}
+    assert public - other == set(arguments)
+    for inference in ("winning_rule", "mixture"):
+        for name, given_ in arguments.items():
+            with pytest.raises(NotFittedError, match="not fitted yet"):
+                getattr(FuzzyRuleClassifier(inference=inference), name)(*given_)
+
+
+@pytest.mark.parametrize("unknown", [False, True])
+def test_pruning_everything_by_hand_says_what_is_left(iris, unknown):
+    X, y = iris
+    model = quick(allow_unknown=unknown).fit(X, y)
+    with pytest.warns(UserWarning, match="no rule is left.*" + ("unknown" if unknown else "largest bias")):
+        model.prune(X, y, threshold=1e6)
+    assert np.allclose(model.predict_proba(X), 1 / 3) and len(set(model.predict(X))) == 1
+    winner = quick(inference="winning_rule", allow_unknown=unknown).fit(X, y)
+    with pytest.warns(UserWarning, match="no rule is left.*" + ("unknown" if unknown else "most frequent")):
+        winner.prune(X, y, threshold=1.0)
+    assert np.allclose(winner.predict_proba(X), winner.class_prior_)
+    one = quick(n_rules=1).fit(X, y)
+    with pytest.warns(UserWarning, match="no rule is left"):
+        one.remove_rule(0)
+    with pytest.raises(ValueError, match="no rule is left"):
+        one.remove_rule(0)
+    rng = np.random.default_rng(0)
+    with pytest.warns(UserWarning, match="none of 4 has an effect above the threshold of 1e[+]06"):
+        assert len(prune_by_mixture(rng.random((50, 4)), np.arange(50) % 2, 2, threshold=1e6)[0]) == 0
+
+
+def test_what_is_no_stored_model_is_said(iris, fitted, tmp_path):
+    for text, said in (("{}", "holds nothing"), ("not json", "'not json' is neither"), ("", "'' is neither"), ("[]", "neither"), ("3", "neither"),
+                       ('{"kind": "other"}', "holds 'kind'"), ('{"format": "other", "version": 1}', "format is 'other'"), (fitted.to_json()[:99], "no complete JSON")):
+        with pytest.raises(ValueError, match=said):
+            FuzzyRuleClassifier.from_json(text)
+    with pytest.raises(ValueError, match="version 7; this mixlit reads version 1"):
+        FuzzyRuleClassifier.from_dict({**fitted.to_dict(), "version": 7})
+    with pytest.raises(ValueError, match="incomplete: 'base' missing"):
+        FuzzyRuleClassifier.from_dict({k: v for k, v in fitted.to_dict().items() if k != "base"})
+    with pytest.raises(ValueError, match="not a int"):
+        FuzzyRuleClassifier.from_json(3)
+    (tmp_path / "list.json").write_text("[1]")
+    with pytest.raises(ValueError, match="but a list"):
+        FuzzyRuleClassifier.from_json(tmp_path / "list.json")
+    with pytest.raises(FileNotFoundError):
+        FuzzyRuleClassifier.load(tmp_path / "gone.json")
+    with pytest.raises(ValueError, match="lacks 'columns', 'rules', 't_norm'"):
+        FuzzyRuleBase.from_json("{}")
+    fitted.save(tmp_path / "m.json")
+    assert FuzzyRuleClassifier.from_json(str(tmp_path / "m.json")).rules_ == FuzzyRuleClassifier.from_json("\n " + fitted.to_json()).rules_ == fitted.rules_
+
+
+@pytest.mark.parametrize("terms, said", [({}, "has no terms"), ({"f": lambda v: v}, "term 'f' gives the membership 1.4 at the value 1.4"),
+                                         ({"f": lambda v: np.where(v > 2, np.nan, 1)}, "gives the membership nan at the value 2.5"), ({"f": lambda v: -np.ones(len(v))}, "-1"),
+                                         ({"f": lambda v: 0.5}, r"shape \(\) for 150 values"), ({"f": 0.5}, "term 'f' is 0.5"), ({"f": lambda v: 1 if v > 1 else 0}, "cannot be computed"),
+                                         ({3: Trapezoid(0, 1, 2, 3)}, "name of a term must be a text"), ({"f": Level(("a",))}, "holds 'a', but the column holds numbers")])
+def test_expert_terms_are_checked(iris, terms, said):
+    X, y = iris
+    with pytest.raises(ValueError, match=f"'petal width'.*{said}"):
+        quick(partitions={"petal width": terms}).fit(X, y)
+
+
+def test_expert_terms_of_the_wrong_kind(iris):
+    X, y = iris
+    for kinds in (["a", "b"] * 75, ["a"] * 150):
+        with pytest.raises(ValueError, match="'kind', term 't' is for numbers, but the column holds 'a'"):
+            quick(partitions={"kind": {"t": Trapezoid(0, 1, 2, 3)}}).fit(X.assign(kind=kinds), y)
+    with pytest.raises(ValueError, match="partitions holds 3 for column 'petal width'"):
+        quick(partitions={"petal width": 3}).fit(X, y)
+    with pytest.raises(ValueError, match="partitions holds 'petal'"):
+        quick(partitions=["petal"]).fit(X, y)
+    twice = LinguisticVariable("petal width", {"t": Trapezoid(0, 1, 2, 3)})
+    with pytest.raises(ValueError, match="'petal width' twice"):
+        quick(partitions=[twice, twice]).fit(X, y)
+
+
+def test_rules_are_readable_while_weights_are_missing(iris, plt):
+    X, y = iris
+    model = quick().fit(X, y)
+    old = model.mixture_.coef_.copy()
+    model.add_rule("sepal width is Low -> versicolor")
+    text = model.to_text()
+    assert text.startswith("These weights cannot be used: the rules changed") and "fit_mixture" in text.splitlines()[0]
+    assert text.endswith("sepal width is Low (up to 2.8-2.97) THEN versicolor (no weights yet)") or text.endswith("THEN versicolor (no weights yet)")
+    assert model.mixture_text().endswith("; no weights yet") and model.to_latex().startswith("% These weights") and "sepal width is Low" in model.to_latex()
+    frame = model.explain_global(X).to_frame()
+    assert np.isnan(frame["for setosa"].iloc[-1]) and np.allclose(frame["for setosa"][:-1], old[:, 0]) and pd.isna(frame.strongest.iloc[-1])
+    assert model.explain_global().plot().get_xlabel()
+    assert FuzzyRuleClassifier.from_json(model.to_json()).to_text() == text
+    model.remove_rule(0)
+    assert "no weights yet" in model.to_text() and model.explain_global().to_frame()["for setosa"].iloc[0] == old[1, 0]
+    never = quick(inference="winning_rule").fit(X, y).set_params(inference="mixture")
+    assert never.to_text().count("no weights yet") == len(never.rules_) and "no mixture weights yet" in never.to_text() and never.explain_global().plot().get_xlabel()
+
+
+HOSTILE = ["this is it", "salt and pepper", "a -> b", "IF", "is", "x THEN y", "THEN", "b AND c is High", "or", "IF a", "-> z", "from", "a (b)", "x"]
+
+
+@given(st.integers(0, 100_000))
+@settings(max_examples=150, deadline=None)
+def test_rules_with_hostile_names_survive_text(seed):
+    rng = np.random.default_rng(seed)
+    partition = make_partition(pd.DataFrame(np.random.default_rng(0).random((40, len(HOSTILE))), columns=HOSTILE), n_terms=4)
+    literals, classes = term_literals(partition, ordinal=True), ["yes", "a -> b", "x THEN y"]
+    columns = rng.choice(len(HOSTILE), rng.integers(0, 4), replace=False)
+    rule = FuzzyRule(tuple(literals.condition(int(rng.choice(np.flatnonzero(literals.column == c)))) for c in columns), [None, *classes][rng.integers(4)])
+    for text in (str(rule), rule.to_text(partition)):
+        back = parse_rule(text, partition, classes)
+        assert back.antecedent == rule.antecedent and back.consequent == rule.consequent
+    assert FuzzyRuleBase([rule], partition).to_frame()["then"].tolist() == [rule.consequent]
+
+
+def test_a_text_with_two_meanings_is_refused():
+    shapes = {"Low": Trapezoid(-np.inf, -np.inf, 1, 2), "Low -> c": Trapezoid(1, 2, np.inf, np.inf)}
+    partition = make_partition(pd.DataFrame({"b": np.arange(4.5, step=0.5)}), {"b": shapes})
+    with pytest.raises(ValueError, match="can be read in 2 ways; give a FuzzyRule"):
+        parse_rule("b is Low -> c", partition)
+    assert parse_rule("b is Low -> c", partition, ["d"]).consequent is None and parse_rule("b is Low -> c -> d", partition, ["d"]).consequent == "d"
+
+
+def test_a_front_from_the_greedy_search_is_refused(iris):
+    with pytest.raises(ValueError, match="pareto=True needs search='genetic'"):
+        quick(pareto=True).fit(*iris)
+
+
+def test_messages_show_plain_numbers_and_no_minus_zero(iris):
+    X, y = iris
+    Z = pd.DataFrame({"k": [0, 1, 2, 3] * 25, "x": np.linspace(0, 1, 100)})
+    model = quick(n_rules=3).fit(Z, (Z.k > 1).astype(int))
+    with pytest.warns(UserWarning, match="column 'k' holds 2.5 in 1 of 1 rows"):
+        model.predict(pd.DataFrame({"k": [2.5], "x": [.5]}))
+    far = [Z.assign(k=9.0).iloc[:1], Z.assign(k=3.0).iloc[:1]]
+    assert (model.firing(far[0]) == model.firing(far[1])).all()          # beyond the range: clipped, also among crisp terms
+    for name in ("n_rules", "tolerance", "mixture_C", "inference", "ds_mode"):
+        with pytest.raises(ValueError) as error:
+            quick(**{name: np.float64(-2.5)}).fit(X, y)
+        assert "np." not in str(error.value) and "-2.5" in str(error.value)
+    with pytest.raises(ValueError) as error:
+        model.remove_rule(np.int64(99))
+    assert "there is no rule 99" in str(error.value)
+    texts = quick(n_rules=12, mixture_non_negative=True).fit(X, y)
+    assert not any("-0.00" in t for t in (texts.to_text(), texts.to_latex(), texts.mixture_text(), texts.explain_local(X).to_text()))
+
+
+def test_allow_unknown_counts_in_the_objective(iris):
+    X, y = iris
+    for unknown in (False, True):
+        model = FuzzyRuleClassifier(allow_unknown=unknown, **{**SMALL, "n_rules": 2}).fit(X, y)
+        covered, conditions = len({r.consequent for r in model.rules_}), sum(len(r.conditions) for r in model.rules_)
+        objective = f1_score(y, model.predict(X), average="macro", labels=model.classes_) - 0.05 * (1 - covered / 3) - 0.03 * conditions / 4
+        assert np.isclose(model.history_.best.iloc[-1], objective)

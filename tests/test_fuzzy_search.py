@@ -344,6 +344,13 @@ def test_locked_rules_are_in_every_solution(wine):
     assert many.rules[:2] == [(0,), (7,)]
 
 
+def test_a_rule_is_locked_once(wine):
+    M, column, y = wine
+    for search in (find_rules_greedily, search_genetically):
+        with pytest.raises(ValueError, match=r"locked holds the rule \(0, 9\) twice, at places 0 and 2"):
+            search(M, column, y, 3, n_rules=5, locked=[(0, 9), (4,), (9, 0)])
+
+
 def test_limits_of_the_genetic_search(wine):
     M, column, y = wine
     empty = search_genetically(M[:, :0], column[:0], y, 3, **SMALL)

@@ -171,7 +171,7 @@ def winner_reason(part: pd.DataFrame, row: int, otherwise: str) -> str:
                      f"for {rest.then.iloc[0]}, {rest.association.iloc[0]:.3g}.")
     return "\n".join(lines)
 
-# %% ../nbs/02f_fuzzy_explanations.ipynb #08e4a594
+# %% ../nbs/02f_fuzzy_explanations.ipynb #a3cd06f4
 def plot_waterfall(part: pd.DataFrame, classes: Sequence, first=None, second=None, most: int = 12, ax=None):
     """The contributions of one row as steps in the log-odds of one class against another, from its lines in `local_rule_frame`.
 
@@ -202,12 +202,12 @@ def plot_waterfall(part: pd.DataFrame, classes: Sequence, first=None, second=Non
         ax.annotate(f" {signed(step)} ", (max(end, end - step), i), va="center", fontsize=7)
         ax.plot([end, end], [i - 0.3, i + 1.3], color=GREY, lw=0.8, zorder=0)
     ax.plot(ends[-1], len(steps), "D", color="black", ms=5)
-    ax.annotate(f"  {signed(ends[-1])}: {first if ends[-1] > 0 else second}", (ends[-1], len(steps)), va="center", fontsize=8)
+    ax.annotate(f"{signed(ends[-1])}: {first if ends[-1] > 0 else second}", (ends[-1], len(steps)), (8, 0), textcoords="offset points", va="center", fontsize=8)
     ax.axvline(0, color="black", lw=0.8)
     ax.set_yticks(range(len(steps) + 1), [textwrap.fill(n, 50) for n in names] + ["sum"], fontsize=7)
     ax.invert_yaxis()
     low, high = min(0.0, ends.min()), max(0.0, ends.max())
-    ax.set_xlim(low - 0.06 * (high - low), high + 0.2 * (high - low) + 1e-9)
+    ax.set_xlim(low - 0.06 * (high - low), high + 0.26 * (high - low) + 1e-9)
     ax.set_xlabel(f"log-odds of {first} against {second}")
     return ax
 

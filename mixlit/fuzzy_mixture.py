@@ -400,7 +400,7 @@ class MixtureNotFittedError(NotFittedError, RuntimeError):
 class CalibrationNotFittedError(NotFittedError, RuntimeError):
     """There is no calibration, or it is that of other rules, weights or inference."""
 
-# %% ../nbs/02_fuzzy_mixture.ipynb #77d3d310
+# %% ../nbs/02_fuzzy_mixture.ipynb #808f5687
 class FuzzyRuleClassifier(ClassifierMixin, BaseEstimator):
     """A classifier of fuzzy rules: the strongest rule decides, or all rules speak.
 
@@ -658,8 +658,7 @@ class FuzzyRuleClassifier(ClassifierMixin, BaseEstimator):
             if self.calibration is not None:
                 self._keep_calibration(calibrate_rules(self, F[:, kept], codes, weight))
             return self
-        place = {c: k for k, c in enumerate(self.classes_.tolist())}
-        consequents, strengths = np.array([place[r.consequent] for r in self.rules_], dtype=int), np.array([r.weight for r in self.rules_], dtype=float)
+        consequents, strengths = self._consequents(), np.array([r.weight for r in self.rules_], dtype=float)
         kept = prune_winning_rules(F, codes, consequents, K, self.tolerance if threshold is None else threshold, "optimised", strengths, weight, keys, locked)
         if len(kept) < len(self.rules_):
             self._set_rules([self.rules_[i] for i in kept])
@@ -746,7 +745,11 @@ class FuzzyRuleClassifier(ClassifierMixin, BaseEstimator):
         return F * np.array([r.weight for r in self.rules_], dtype=float)
 
     def _consequents(self) -> np.ndarray:
+        """(R,) class numbers; under winning-rule inference every rule must have a class."""
         place = {c: k for k, c in enumerate(self.classes_.tolist())}
+        for i, r in enumerate(self.rules_):
+            if r.consequent is None:
+                raise ValueError(f"rule {i} ('{r}') has no class, so it cannot decide under winning-rule inference; remove it and add it with '-> CLASS', or use inference='mixture'")
         return np.array([place[r.consequent] for r in self.rules_], dtype=int)
 
     def _scores(self, F: np.ndarray) -> np.ndarray:
@@ -853,7 +856,7 @@ class FuzzyRuleClassifier(ClassifierMixin, BaseEstimator):
         if self.inference == "mixture":
             mixture, note = self._readable()
             return weighted_text(self.rules_, mixture, self.classes_.tolist(), note)
-        return "\n".join(f"{line} (weight {rule.weight:.3g})" for line, rule in zip(self.rules_.to_text().splitlines(), self.rules_)) or "no rules"
+        return "\n".join(f"Rule {i}: {r.to_text(self.rules_.partition)} (weight {r.weight:.3g})" for i, r in enumerate(self.rules_)) or "no rules"
 
     def to_latex(self) -> str:
         """The rules as a LaTeX tabular; with a mixture, with a column of weights for each class (and a comment first if they are out of date)."""

@@ -775,7 +775,7 @@ def rule_from_dict(stored: Mapping) -> FuzzyRule:
     """The rule that `rule_to_dict` stored."""
     return FuzzyRule(tuple(FuzzyCondition(c["column"], tuple(c["terms"])) for c in stored["if"]), stored["then"], stored["weight"])
 
-# %% ../nbs/02a_terms.ipynb #106b9b1f
+# %% ../nbs/02a_terms.ipynb #5dd74028
 _LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
           **{c: "\\" + c for c in "&%$#_{}"}}
 
@@ -786,11 +786,11 @@ def latex_text(text: object) -> str:
 
 
 def rules_latex(base: FuzzyRuleBase, extra: Mapping | None = None) -> str:
-    """A LaTeX tabular: number, IF, THEN, and a column for each entry of `extra`, a list of texts."""
+    """A LaTeX tabular: number, IF, THEN, and a column for each entry of `extra`, a list of texts; those that are numbers in math mode, for their minus signs."""
     extra = dict(extra or {})
     head = ["", r"\textbf{IF}", r"\textbf{THEN}", *map(latex_text, extra)]
     lines = [[str(i), latex_text(FuzzyRule(r.conditions).to_text(base.partition).removeprefix("IF ")), "" if r.consequent is None else latex_text(r.consequent),
-              *(latex_text(column[i]) for column in extra.values())] for i, r in enumerate(base)]
+              *(f"${column[i]}$" if re.fullmatch(r"[+-]?[\d.]+", column[i]) else latex_text(column[i]) for column in extra.values())] for i, r in enumerate(base)]
     rows = " \\\\\n".join(" & ".join(line) for line in lines)
     end = " \\\\\n" if lines else ""
     return f"\\begin{{tabular}}{{rll{'r' * len(extra)}}}\n\\hline\n{' & '.join(head)} \\\\\n\\hline\n{rows}{end}\\hline\n\\end{{tabular}}"

@@ -965,3 +965,20 @@ def test_allow_unknown_counts_in_the_objective(iris):
         covered, conditions = len({r.consequent for r in model.rules_}), sum(len(r.conditions) for r in model.rules_)
         objective = f1_score(y, model.predict(X), average="macro", labels=model.classes_) - 0.05 * (1 - covered / 3) - 0.03 * conditions / 4
         assert np.isclose(model.history_.best.iloc[-1], objective)
+
+
+def test_a_rule_without_a_class_speaks_in_a_mixture_alone(iris):
+    X, y = iris
+    model = quick().fit(X, y).add_rule("sepal width is High").fit_mixture(X, y)
+    assert model.predict(X).shape == (150,) and model.rules_[-1].consequent is None and "THEN" in model.to_text().splitlines()[-1]
+    model.set_params(inference="winning_rule")
+    for call in (lambda: model.predict(X), lambda: model.prune(X, y)):
+        with pytest.raises(ValueError, match="rule 6 .*sepal width is High.*has no class"):
+            call()
+    with pytest.raises(ValueError, match="has no class"):
+        quick(inference="winning_rule").fit(X, y).add_rule("sepal width is High")
+
+
+def test_latex_has_minus_signs(iris, fitted):
+    assert "& $-" in fitted.to_latex() and "& $+" in fitted.to_latex() and fitted.to_latex().count("$") == 2 * 3 * len(fitted.rules_)
+    assert "& $0." in quick(inference="winning_rule").fit(*iris).to_latex()

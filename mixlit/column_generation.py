@@ -225,7 +225,7 @@ def grow_rules(pool: RulePool, rules: list, n_rules: int, stop: str = "budget") 
             break
     return rules[: n_locked + int(np.argmin([step["bic"] for step in path]))] if stop == "bic" else rules, path
 
-# %% ../nbs/02c_column_generation.ipynb #9eaed32c
+# %% ../nbs/02c_column_generation.ipynb #f59ccc5b
 def find_rules_greedily(M, column, y, n_classes: int, n_rules: int = 12, n_antecedents: int = 2, C: float = 1.0, sample_weight=None,
                         stop: str = "budget", t_norm: str = "product", non_negative: bool = False, locked: Sequence[tuple] = (),
                         beam: int = 50, rescored: int = 30, swap_rounds: int = 0) -> GreedyRules:
@@ -264,7 +264,7 @@ def find_rules_greedily(M, column, y, n_classes: int, n_rules: int = 12, n_antec
         raise ValueError(f"stop must be 'budget' or 'bic', not {quoted(stop)}")
     pool = RulePool(M, np.asarray(column), np.asarray(y), n_classes, n_antecedents, C, sample_weight, t_norm, non_negative, beam, rescored)
     if (exist := count_rules(pool.column, n_antecedents)) < n_rules - len(locked):
-        warnings.warn(f"n_rules={n_rules}, but there are only {exist} rules of at most {n_antecedents} conditions; "
+        warnings.warn(f"n_rules={n_rules}, but there are only {exist} rules of at most {n_antecedents} condition{'s' * (n_antecedents > 1)}; "
                       "more n_terms or n_antecedents would give more", stacklevel=2)
     rules, path = grow_rules(pool, refuse_repeats(locked, "locked"), n_rules, stop)
     if swap_rounds:

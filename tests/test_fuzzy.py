@@ -853,7 +853,7 @@ def test_what_is_no_stored_model_is_said(iris, fitted, tmp_path):
         FuzzyRuleClassifier.from_dict({**fitted.to_dict(), "version": 7})
     with pytest.raises(ValueError, match="incomplete: 'base' missing"):
         FuzzyRuleClassifier.from_dict({k: v for k, v in fitted.to_dict().items() if k != "base"})
-    with pytest.raises(ValueError, match="not a int"):
+    with pytest.raises(ValueError, match="not an object of type int"):
         FuzzyRuleClassifier.from_json(3)
     (tmp_path / "list.json").write_text("[1]")
     with pytest.raises(ValueError, match="but a list"):
@@ -982,3 +982,20 @@ def test_a_rule_without_a_class_speaks_in_a_mixture_alone(iris):
 def test_latex_has_minus_signs(iris, fitted):
     assert "& $-" in fitted.to_latex() and "& $+" in fitted.to_latex() and fitted.to_latex().count("$") == 2 * 3 * len(fitted.rules_)
     assert "& $0." in quick(inference="winning_rule").fit(*iris).to_latex()
+
+
+@pytest.mark.parametrize("inference", ["mixture", "winning_rule"])
+def test_local_explanations_of_many_rows(inference):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20_000, 4))
+    model = quick(inference=inference, n_rules=3).fit(X[:500], (X[:500, 0] + X[:500, 1] > 0).astype(int))
+    F, explained = model.firing(X), model.explain_local(X)                 # one table for all rows, not one a row
+    frame = explained.to_frame()
+    assert len(frame) == (F > 0).sum() + (len(F) if inference == "mixture" else 0) and explained.rows == list(range(20_000))
+    if inference == "mixture":
+        assert np.allclose(frame.groupby("row")[["for 0", "for 1"]].sum(), model.mixture_scores(X))
+    else:
+        decides = frame[frame.decides].set_index("row").then
+        assert (decides.to_numpy() == model.predict(X)[decides.index]).all() and len(decides) == (F.max(axis=1) > 0).sum()
+    again = pickle.loads(pickle.dumps(model.explain_local(X[:5])))
+    assert again.to_text() == model.explain_local(X[:5]).to_text() and again.to_text().splitlines()[0].startswith("Row 0 is")

@@ -89,11 +89,11 @@ def bhattacharyya_matrix(means: np.ndarray, covs: np.ndarray, features: Sequence
         out[k, l] = out[l, k] = np.exp(log_bc_along(means[k], covs[k], means[l], covs[l], order[None])[:, 0, -1])
     return out
 
-# %% ../nbs/04a_overlap.ipynb #359d621a
+# %% ../nbs/04a_overlap.ipynb #558e0f8f
 def check_covariance(cov: np.ndarray, names: Sequence[str] | None = None, who: str = "the Gaussian") -> None:
     """Raise a ValueError that names the features a covariance (d, d) makes dependent, or what else is wrong with it."""
     names = [f"feature {j}" for j in range(len(cov))] if names is None else list(names)
-    if not np.isfinite(cov).all() or not np.allclose(cov, cov.T, rtol=1e-6, atol=1e-12 * np.abs(cov).max()):
+    if not np.isfinite(cov).all() or not np.allclose(cov, cov.T, rtol=1e-4, atol=1e-5 * np.sqrt(np.abs(np.outer(np.diag(cov), np.diag(cov))))):
         raise ValueError(f"the covariance of {who} must be finite and symmetric")
     variances = np.diag(cov)
     if (variances <= 0).any():

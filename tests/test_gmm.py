@@ -253,8 +253,8 @@ def test_conditional_mixture():
     x = rows_of((w, m, c), 1)[0]
     known = np.where([True, False, False, True], x, np.nan)
     smaller = GMMExplainer((w, m, c)).condition(known)
-    joint, margin = (GMMExplainer((w, m, c)).score_samples(v)[0] for v in (x, known))
-    assert smaller.score_samples(x[[1, 2]])[0] == pytest.approx(joint - margin)
+    joint, margin = (GMMExplainer((w, m, c)).score_samples(v[None])[0] for v in (x, known))
+    assert smaller.score_samples(x[None, [1, 2]])[0] == pytest.approx(joint - margin)
     assert np.allclose(condition_mixture(np.full(4, np.nan), w, m, c)[1], m)
     named = GMMExplainer((w, m, c), feature_names=list("abcd")).condition({"b": 1.0})
     assert named._parts().names == ["a", "c", "d"]

@@ -21,8 +21,8 @@ from .terms import CrispVariable, FuzzyRuleBase, term_memberships
 # %% auto #0
 __all__ = ['signed', 'class_weights', 'rule_frame', 'mixture_text', 'strongest_rules', 'weighted_text', 'weights_for',
            'plot_rule_weights', 'local_rule_frame', 'mixture_reason', 'winner_reason', 'plot_waterfall',
-           'CoverageReport', 'coverage_report', 'plot_terms', 'plot_surface', 'rule_count_curve', 'plot_rule_counts',
-           'GlobalRules', 'LocalRules', 'plot_associations']
+           'plot_associations', 'CoverageReport', 'coverage_report', 'plot_terms', 'plot_surface', 'rule_count_curve',
+           'plot_rule_counts', 'GlobalRules', 'LocalRules']
 
 # %% ../nbs/02f_fuzzy_explanations.ipynb #2f5d6744
 def signed(v: float) -> str:
@@ -208,6 +208,19 @@ def plot_waterfall(part: pd.DataFrame, classes: Sequence, first=None, second=Non
     ax.set_xlabel(f"log-odds of {first} against {second}")
     return ax
 
+# %% ../nbs/02f_fuzzy_explanations.ipynb #fdadfba7
+def plot_associations(part: pd.DataFrame, ax=None):
+    """Bars of the associations of the rules that fire on one row, the winner dark, from its lines in `local_rule_frame`."""
+    ax = get_axes(ax, width=7.4, height=1.0 + 0.36 * max(len(part), 1))
+    ax.barh(range(len(part)), part.association.astype(float), color=[PALETTE[0] if d else GREY for d in part.decides])
+    names = [f"{r}: {t.removeprefix('IF ')}" for r, t in zip(part.rule, part.text)]
+    ax.set_yticks(range(len(part)), [textwrap.fill(n, 50) for n in names], fontsize=7)
+    if not len(part):
+        ax.annotate("no rule fires", (0.5, 0.5), xycoords="axes fraction", ha="center", va="center")
+    ax.invert_yaxis()
+    ax.set_xlabel("association; the largest decides")
+    return ax
+
 # %% ../nbs/02f_fuzzy_explanations.ipynb #32b0db07
 @dataclass(repr=False)
 class CoverageReport(Explanation):
@@ -356,7 +369,7 @@ class GlobalRules(Explanation):
             return ax
         return plot_rule_weights(frame, self.classes, ax=ax)
 
-# %% ../nbs/02f_fuzzy_explanations.ipynb #6c102eff
+# %% ../nbs/02f_fuzzy_explanations.ipynb #71bc2a8b
 @dataclass(repr=False)
 class LocalRules(Explanation):
     """Why rows have their classes; `to_frame()` is `local_rule_frame`.
@@ -397,16 +410,3 @@ class LocalRules(Explanation):
         if "association" not in part:
             return plot_waterfall(part, self.classes, first, second, ax=ax)
         return plot_associations(part, ax)
-
-
-def plot_associations(part: pd.DataFrame, ax=None):
-    """Bars of the associations of the rules that fire on one row, the winner dark, from its lines in `local_rule_frame`."""
-    ax = get_axes(ax, width=7.4, height=1.0 + 0.36 * max(len(part), 1))
-    ax.barh(range(len(part)), part.association.astype(float), color=[PALETTE[0] if d else GREY for d in part.decides])
-    names = [f"{r}: {t.removeprefix('IF ')}" for r, t in zip(part.rule, part.text)]
-    ax.set_yticks(range(len(part)), [textwrap.fill(n, 50) for n in names], fontsize=7)
-    if not len(part):
-        ax.annotate("no rule fires", (0.5, 0.5), xycoords="axes fraction", ha="center", va="center")
-    ax.invert_yaxis()
-    ax.set_xlabel("association; the largest decides")
-    return ax

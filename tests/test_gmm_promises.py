@@ -9,7 +9,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.mixture import BayesianGaussianMixture, GaussianMixture
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -37,7 +37,8 @@ def test_pipeline_and_grid_search():
     X = GMMExplainer(random_mixture(3, 3, 1, 4.0)).sample(300, 0)[0]
     pipe = make_pipeline(StandardScaler(), GMMExplainer(GaussianMixture(3, random_state=0))).fit(X)
     assert pipe.predict_proba(X).shape == (300, 3)
-    grid = GridSearchCV(GMMExplainer(GaussianMixture(random_state=0)), {"mixture__n_components": [1, 3]}, cv=3).fit(X)
+    grid = GridSearchCV(GMMExplainer(GaussianMixture(random_state=0)), {"mixture__n_components": [1, 3]},
+                        cv=KFold(3, shuffle=True, random_state=0)).fit(X)              # sample() returns the rows cluster by cluster
     assert grid.best_params_ == {"mixture__n_components": 3}
     inner = GaussianMixture(2, random_state=0)
     clone(GMMExplainer(inner)).fit(X)

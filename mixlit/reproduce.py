@@ -23,8 +23,8 @@ from .rules import format_number
 
 # %% auto #0
 __all__ = ['CELL', 'Claim', 'Experiment', 'cell_key', 'RunLog', 'plain_value', 'surroundings', 'one_thread', 'run_cell',
-           'pending_cells', 'CellsFailed', 'run_experiment', 'verdict_frame', 'verdict_text', 'choose_experiments',
-           'list_text', 'reproduce_experiments', 'save_figure']
+           'pending_cells', 'CellsFailed', 'run_experiment', 'finished_cells', 'verdict_frame', 'verdict_text',
+           'choose_experiments', 'list_text', 'reproduce_experiments', 'save_figure']
 
 # %% ../nbs/05f_reproduce.ipynb #cd6960fd
 @dataclass(frozen=True)
@@ -207,7 +207,7 @@ def run_cell(experiment: Experiment, cell: Mapping, quick: bool) -> dict:
         return row | {"failure": f"{type(error).__name__}: {error}", "absent": isinstance(error, (ImportError, FileNotFoundError))}
     return row | {"seconds": perf_counter() - start} | surroundings()
 
-# %% ../nbs/05f_reproduce.ipynb #461aa727
+# %% ../nbs/05f_reproduce.ipynb #40770d1c
 def pending_cells(experiment: Experiment, log: RunLog, quick: bool, seeds: int) -> list[dict]:
     """Cells of an experiment that the log does not hold."""
     done = {cell_key(row) for row in log.rows()}
@@ -241,7 +241,6 @@ def run_experiment(experiment: Experiment, log: RunLog, quick: bool = False, see
     CellsFailed
         After everything else is done, if cells failed.
     """
-    import pandas as pd
     from joblib import Parallel, delayed
     seeds = (1 if quick else 5) if seeds is None else seeds
     if seeds < 1:
@@ -258,7 +257,12 @@ def run_experiment(experiment: Experiment, log: RunLog, quick: bool = False, see
                             f"{({k: first[k] for k in CELL})}: {first['failure']}")
         error.absent = all(row["absent"] for row in failed)
         raise error
-    wanted = {cell_key(c, experiment.name, quick) for c in experiment.cells(quick, seeds)}
+    return finished_cells(experiment, log, quick, seeds)
+
+def finished_cells(experiment: Experiment, log: RunLog, quick: bool = False, seeds: int | None = None):
+    """The rows that a log has of an experiment and size: a DataFrame, empty if there are none."""
+    import pandas as pd
+    wanted = {cell_key(c, experiment.name, quick) for c in experiment.cells(quick, seeds or (1 if quick else 5))}
     return pd.DataFrame([row for row in log.rows() if cell_key(row) in wanted])
 
 # %% ../nbs/05f_reproduce.ipynb #c78f7c41
@@ -307,7 +311,7 @@ def list_text(registry: Mapping[str, Experiment]) -> str:
     width = max(map(len, registry))
     return "\n".join(f"{e.name:<{width}}  {e.title} ({len(e.claims)} claim{'s' * (len(e.claims) != 1)}; {e.source})" for e in registry.values())
 
-# %% ../nbs/05f_reproduce.ipynb #92267229
+# %% ../nbs/05f_reproduce.ipynb #cd45d14c
 def reproduce_experiments(experiments: Iterable[Experiment], folder: str | Path, quick: bool = False, seeds: int | None = None, jobs: int | None = None,
                           show=None, say: Callable[[str], None] = print):
     """Run experiments, say their verdicts, and write runs.jsonl, verdicts.csv and a figure for each into a folder.
@@ -339,9 +343,8 @@ def reproduce_experiments(experiments: Iterable[Experiment], folder: str | Path,
         except CellsFailed as error:                                      # the other experiments go on
             if not error.absent:
                 failures.append(error)
-            say(f"{'left out' if error.absent else 'failed'}: {error}")
-            verdicts.append(verdict_frame(e, runs=[]).assign(size="quick" if quick else "full"))
-            continue
+            say(f"{'left out' if error.absent else 'failed'}: {error}\n")
+            runs = finished_cells(e, log, quick, seeds) if error.absent else ()         # what needs no package or file is judged all the same
         verdicts.append(verdict_frame(e, runs).assign(size="quick" if quick else "full"))
         say(verdict_text(verdicts[-1]) + (f"\n\n{e.note}" if e.note else ""))
         if e.plot is not None and len(runs):

@@ -21,8 +21,8 @@ from .rules import Condition, Rule, RuleSet, readable_number
 __all__ = ['shortest_change', 'Counterfactuals', 'mixture_covariance', 'metric_matrix', 'Conditions', 'conditions_for',
            'pairwise_changes', 'dual_bound', 'best_dual_bound', 'polish', 'local_search', 'box_tests', 'search_boxes',
            'shortest_for_all', 'named_changes', 'counterfactuals', 'condition_mixture', 'best_bound', 'grow_rule',
-           'ClusterRules', 'cluster_rules', 'Stability', 'match_clusters', 'full_parameters', 'repeat_fits',
-           'distinct_optima']
+           'ClusterRules', 'cluster_rules', 'Stability', 'match_clusters', 'full_parameters', 'mean_score', 'run_on',
+           'refit', 'end_of_em', 'stability_warning', 'repeat_fits', 'distinct_optima']
 
 # %% ../nbs/04c_counterfactuals.ipynb #167d07b1
 def shortest_change(c: np.ndarray, b: np.ndarray, q: np.ndarray) -> np.ndarray:
@@ -367,7 +367,7 @@ def cluster_rules(X: np.ndarray, labels: np.ndarray, names: Sequence[str], clust
     k, p, r, t = np.array(facts, dtype=float).T
     return ClusterRules(RuleSet(rules, names, units=units), k.astype(int), p, r, t)
 
-# %% ../nbs/04c_counterfactuals.ipynb #ef48969a
+# %% ../nbs/04c_counterfactuals.ipynb #4dc7be00
 @dataclass(frozen=True)
 class Stability:
     """How explanations move when the fit is repeated.
@@ -381,15 +381,35 @@ class Stability:
         Share of the rows that keep their cluster.
     optima : list of (float, int, float)
         Distinct optima on the whole data, best first: mean log likelihood, how many starts ended there, share of rows whose cluster is that of the best.
+    gain : float
+        Nats per row that EM gains when it is run on from the fit; NaN for a Bayesian mixture, which takes no such start.
+    moved : float
+        Share of the rows that change their cluster by that.
+    behind : float
+        Nats per row by which the likeliest optimum found exceeds the fit, run on to its end.
     warning : str
-        Empty if no other optimum comes near.
+        Empty if EM had ended, no likelier optimum was found and no other comes near.
     """
 
     weights: np.ndarray
     bc: np.ndarray
     agreement: np.ndarray
     optima: list
+    gain: float
+    moved: float
+    behind: float
     warning: str
+
+    def to_text(self) -> str:
+        """A paragraph to be read aloud."""
+        a, n = self.agreement, sum(o[1] for o in self.optima)
+        lines = [f"Refitted on {len(a)} resampled tables, {100 * a.mean():.0f}% of the rows keep their cluster on average, {100 * a.min():.0f}% at worst."]
+        best, rest = self.optima[0], len(self.optima) - 1
+        others = "is no other" if not rest else "is one other" if rest == 1 else f"are {rest} others"
+        lines.append(f"Of {n} starts on all rows, {best[1]} ended in the likeliest optimum ({best[0]:.3f} nats per row); there {others}.")
+        return "\n".join(lines + ([f"Warning: {self.warning}"] if self.warning else []))
+
+    __repr__ = to_text
 
 def match_clusters(means, covs, new_means, new_covs) -> np.ndarray:
     """(K,) the new cluster that overlaps most with each old one, each used once."""
@@ -398,6 +418,7 @@ def match_clusters(means, covs, new_means, new_covs) -> np.ndarray:
     log_bc = log_bc_along(means[k], covs[k], new_means[l], new_covs[l], np.arange(means.shape[1])[None])[:, 0, -1]
     return linear_sum_assignment(-np.maximum(log_bc, -700).reshape(K, K))[1]
 
+# %% ../nbs/04c_counterfactuals.ipynb #c4b8c454
 def full_parameters(mixture) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Weights, means and full covariances (K, d, d) of a fitted scikit-learn mixture of any covariance type."""
     means, c = np.asarray(mixture.means_, dtype=float), np.asarray(mixture.covariances_, dtype=float)
@@ -406,37 +427,74 @@ def full_parameters(mixture) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             "spherical": lambda: c[:, None, None] * np.eye(d)}[kind]()
     return np.asarray(mixture.weights_, dtype=float), means, np.array(covs)
 
-# %% ../nbs/04c_counterfactuals.ipynb #8e9509e5
+def mean_score(X: np.ndarray, weights, means, covs) -> float:
+    """Mean log density of the rows (n, d)."""
+    return float(logsumexp(np.log(weights + 1e-300) + log_densities(X, means, covs), axis=1).mean())
+
+def run_on(mixture, X: np.ndarray, tol: float = 1e-8, max_iter: int = 5000):
+    """A copy of a fitted `GaussianMixture` whose EM goes on from its parameters until a step gains less than `tol`."""
+    more = clone(mixture).set_params(weights_init=mixture.weights_ / np.sum(mixture.weights_), means_init=mixture.means_, precisions_init=mixture.precisions_, tol=tol, max_iter=max_iter, n_init=1)
+    return more.fit(X)
+
+# %% ../nbs/04c_counterfactuals.ipynb #24e2821c
+def refit(mixture, rows: np.ndarray, rng, **settings):
+    """Parameters of a copy of the mixture, fitted from a start of its own; warnings of the fit are silenced."""
+    import warnings
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return full_parameters(clone(mixture).set_params(random_state=int(rng.integers(2**31)), n_init=1, **settings).fit(rows))
+
+def end_of_em(mixture, X: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
+    """(nats per row gained, share of rows that move) when EM is run on from the fit; NaN for a Bayesian mixture."""
+    import warnings
+    if "weights_init" not in mixture.get_params():
+        return np.nan, np.nan
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ended = full_parameters(run_on(mixture, X))
+    return max(0.0, mean_score(X, *ended) - mean_score(X, *full_parameters(mixture))), float((posteriors(X, *ended).argmax(axis=1) != labels).mean())
+
+def stability_warning(optima: list, gain: float, moved: float, behind: float, tolerance: float) -> str:
+    """What a reader must be told: a fit that stopped early, a likelier optimum, others nearly as likely; '' if nothing."""
+    said = [f"EM had not ended: run on, it gains {gain:.4f} nats per row and {100 * moved:.1f}% of the rows change their cluster; fit with a smaller tol."] if gain > 1e-3 else []
+    if behind > 1e-3:
+        said.append(f"A likelier optimum was found, {behind:.4f} nats per row above this fit; fit with a larger n_init, or another init_params.")
+    near = [o for o in optima[1:] if optima[0][0] - o[0] <= tolerance]
+    if near:
+        said.append(f"{len(near)} other optim{'um lies' if len(near) == 1 else 'a lie'} within {tolerance} nats per row of the best; the nearest gives {100 * (1 - near[0][2]):.0f}% of the "
+                    "rows another cluster. Read explanations as one story of several.")
+    return " ".join(said)
+
+# %% ../nbs/04c_counterfactuals.ipynb #3866b2b6
 def repeat_fits(mixture, X: np.ndarray, n_bootstrap: int = 20, n_starts: int = 20, tolerance: float = 0.02, random_state: int = 0) -> Stability:
-    """Refit a fitted scikit-learn mixture on resampled rows and from other starts.
+    """Refit a fitted scikit-learn mixture on resampled rows and from other starts, and run it on.
 
     Parameters
     ----------
     mixture : fitted GaussianMixture or BayesianGaussianMixture
     X : array of shape (n, d)
+        The rows that it was fitted on.
     n_bootstrap, n_starts : int
     tolerance : float
         Another optimum within this many nats per row of the best one gives a warning.
     random_state : int
     """
-    import warnings
+    if n_bootstrap < 1 or n_starts < 1:
+        raise ValueError(f"n_bootstrap = {n_bootstrap} and n_starts = {n_starts} must be at least 1")
     rng, (w, m, c) = np.random.default_rng(random_state), full_parameters(mixture)
     k, l = np.triu_indices(len(w), 1)
     labels = posteriors(X, w, m, c).argmax(axis=1)
-    refit = lambda rows: clone(mixture).set_params(random_state=int(rng.integers(2**31)), n_init=1).fit(rows)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        boots = [full_parameters(refit(X[rng.integers(0, len(X), len(X))])) for _ in range(n_bootstrap)]
-        fits = [full_parameters(refit(X)) for _ in range(n_starts)]
+    boots = [refit(mixture, X[rng.integers(0, len(X), len(X))], rng) for _ in range(n_bootstrap)]
+    kinds = [mixture.init_params, "k-means++", "random_from_data"]
+    ends = [refit(mixture, X, rng, init_params=kinds[i % 3], tol=min(mixture.tol, 1e-6), max_iter=max(mixture.max_iter, 2000)) for i in range(n_starts)]
     aligned = [tuple(v[match_clusters(m, c, b[1], b[2])] for v in b) for b in boots]
     singles = np.arange(X.shape[1])[:, None]
     bc = np.array([np.exp(log_bc_along(b[1][k], b[2][k], b[1][l], b[2][l], singles)[..., 0]) for b in aligned])
     agreement = np.array([(posteriors(X, *b).argmax(axis=1) == labels).mean() for b in aligned])
-    ends = [(logsumexp(np.log(f[0] + 1e-300) + log_densities(X, f[1], f[2]), axis=1).mean(), posteriors(X, *(v[match_clusters(m, c, f[1], f[2])] for v in f)).argmax(axis=1)) for f in fits]
-    optima = distinct_optima(ends)
-    near = [o for o in optima[1:] if optima[0][0] - o[0] <= tolerance]
-    warning = f"{len(near)} other optim{'um lies' if len(near) == 1 else 'a lie'} within {tolerance} nats per row of the best; the nearest gives {100 * (1 - near[0][2]):.0f}% of the rows another cluster. Use n_init, and read explanations as one story of several." if near else ""
-    return Stability(np.array([b[0] for b in aligned]), bc, agreement, optima, warning)
+    optima = distinct_optima([(mean_score(X, *f), posteriors(X, *(v[match_clusters(m, c, f[1], f[2])] for v in f)).argmax(axis=1)) for f in ends])
+    gain, moved = end_of_em(mixture, X, labels)
+    behind = max(0.0, optima[0][0] - mean_score(X, w, m, c) - np.nan_to_num(gain))
+    return Stability(np.array([b[0] for b in aligned]), bc, agreement, optima, gain, moved, behind, stability_warning(optima, gain, moved, behind, tolerance))
 
 def distinct_optima(ends: list[tuple[float, np.ndarray]]) -> list[tuple[float, int, float]]:
     """Optima of several starts, best first, from (log likelihood, labels): (log likelihood, starts, share of rows with the best one's label)."""

@@ -35,8 +35,9 @@ _all_ = ["bhattacharyya_coefficient", "corr_max_contributions", "cluster_weights
 __all__ = ['global_frame', 'Parts', 'short_number', 'percent', 'feature_label', 'ranges_frame', 'global_text', 'plot_ranges',
            'plot_overlaps', 'GlobalExplanation', 'local_frame', 'pair_rounds', 'rival_text', 'local_text', 'plot_bars',
            'LocalExplanation', 'plot_waterfall', 'plot_ellipses', 'read_mixture', 'is_number', 'as_numbers',
-           'read_rows', 'fit_check', 'complete_rows', 'GMMExplainer', 'paper_model', 'bhattacharyya_coefficient',
-           'corr_max_contributions', 'cluster_weights']
+           'read_rows', 'fit_check', 'complete_rows', 'feature_places', 'cluster_place', 'cluster_pair',
+           'shapley_parts', 'labelled_mixture', 'FittedMixture', 'MixtureQueries', 'GMMExplainer', 'paper_model',
+           'bhattacharyya_coefficient', 'corr_max_contributions', 'cluster_weights']
 
 # %% ../nbs/04_gmm_explain.ipynb #bbe2d534
 def global_frame(parts, distinguishing: float, common: float, max_size: int | None) -> tuple:
@@ -459,32 +460,60 @@ def complete_rows(X):
         warnings.warn(f"the mixture is fitted without {(~keep).sum()} of {len(keep)} rows, which have missing values", UserWarning, stacklevel=3)
     return X.astype(float)[keep] if hasattr(X, "columns") else A[keep]
 
-# %% ../nbs/04_gmm_explain.ipynb #7984acc7
-class GMMExplainer(BaseEstimator):
-    """Explains a Gaussian mixture: what separates its clusters, and why a row lies in one.
+# %% ../nbs/04_gmm_explain.ipynb #a21cec31
+def feature_places(parts: Parts, features: Sequence) -> np.ndarray:
+    """Positions of features given by name or position, each once."""
+    names = parts.names
+    unknown = [f for f in features if f not in names and not (isinstance(f, (int, np.integer)) and 0 <= f < len(names))]
+    if unknown or not len(features):
+        raise ValueError(f"unknown feature {unknown[0]!r}; the mixture has {names}" if unknown else "name at least one feature")
+    place = [names.index(f) if f in names else int(f) for f in features]
+    if len(set(place)) < len(place):
+        raise ValueError(f"a feature is named twice in {list(features)}")
+    return np.array(place)
 
-    Parameters
-    ----------
-    mixture : GaussianMixture, BayesianGaussianMixture or (weights, means, covariances)
-        Of any covariance type. If it is not fitted, `fit(X)` fits a copy. Without any, `fit(X)` fits a `GaussianMixture` of two components.
-    feature_names, cluster_names : sequence of str, optional
-        Default: the names the mixture was fitted with, and 'cluster 0', ...
-    units : str or dict, optional
-        Unit of all features, or by feature name.
-    distinguishing, common : float
-        Thresholds of the overlap BC of algorithm 1 of the paper.
-    neutral : float
-        Log odds (nats) up to which a feature counts as neutral.
-    max_set_size : int, optional
-        Largest set of features looked at in `explain_global`; default all up to 8 features, 3 beyond.
+def cluster_place(parts: Parts, k) -> int:
+    """Number of a cluster given by name or number."""
+    if k not in parts.clusters and not (isinstance(k, (int, np.integer)) and 0 <= k < len(parts.clusters)):
+        raise ValueError(f"unknown cluster {k!r}; the mixture has {parts.clusters}")
+    return parts.clusters.index(k) if k in parts.clusters else int(k)
 
-    Attributes
-    ----------
-    weights_, means_, covariances_ : arrays of shape (K,), (K, d), (K, d, d)
-        Available without `fit` if the mixture is fitted.
-    fit_gap_ : float
-        After `fit(X)`: see `fit_check`.
-    """
+def cluster_pair(parts: Parts, k, j) -> tuple[int, int]:
+    """Numbers of two different clusters."""
+    pair = cluster_place(parts, k), cluster_place(parts, j)
+    if pair[0] == pair[1]:
+        raise ValueError(f"log odds need two different clusters; got {k!r} twice")
+    return pair
+
+def shapley_parts(A: np.ndarray, p: Parts, k: int, j: int, n_orders: int, random_state) -> tuple[np.ndarray, np.ndarray]:
+    """Shapley values of the log odds of k over j and their bounds, (n, d), by pattern of gaps; NaN where a feature is missing."""
+    value, bound = np.full(A.shape, np.nan), np.zeros(A.shape)
+    for rows, f in patterns(~np.isnan(A)):
+        m, c, part = p.means[:, f], p.covs[:, f[:, None], f], A[rows[:, None], f]
+        if 0 < len(f) <= 12:
+            value[rows[:, None], f] = shapley_exact(part, p.weights, m, c, k, j)
+        elif len(f):
+            value[rows[:, None], f], bound[rows[:, None], f] = shapley_sampled(part, p.weights, m, c, k, j, n_orders, random_state=random_state)
+    return value, bound
+
+def labelled_mixture(X, y, names: Sequence[str] | None, reg_covar: float = 1e-6) -> tuple[tuple, list[str]]:
+    """((weights, means, covariances), class names): one Gaussian a class, by maximum likelihood; `reg_covar` is added to each variance."""
+    A, (classes, code) = as_numbers(X, names), np.unique(np.asarray(y), return_inverse=True)
+    if len(A) != len(code):
+        raise ValueError(f"X has {len(A)} rows, y has {len(code)}")
+    if np.isnan(A).any():
+        raise ValueError(f"row {int(np.isnan(A).any(axis=1).argmax())} has a missing value; leave such rows out here: they can be explained, but not fitted from")
+    if any(v is None or v != v for v in classes.tolist()):
+        raise ValueError("a label in y is missing; leave such rows out")
+    small = [str(c) for c, n in zip(classes, np.bincount(code)) if n < 2]
+    if small:
+        raise ValueError(f"class {small[0]!r} has a single row, which has no covariance; leave it out")
+    covs = np.array([np.atleast_2d(np.cov(A[code == k].T, bias=True)) + reg_covar * np.eye(A.shape[1]) for k in range(len(classes))])
+    return (np.bincount(code) / len(code), np.array([A[code == k].mean(axis=0) for k in range(len(classes))]), covs), [str(c) for c in classes]
+
+# %% ../nbs/04_gmm_explain.ipynb #be41b2df
+class FittedMixture(BaseEstimator):
+    """A Gaussian mixture with names, read or fitted; the base of `GMMExplainer`, which lists its parameters."""
 
     def __init__(self, mixture=None, feature_names=None, cluster_names=None, units=None, distinguishing=0.05, common=0.95, neutral=0.05, max_set_size=None):
         self.mixture = mixture
@@ -495,30 +524,6 @@ class GMMExplainer(BaseEstimator):
         self.common = common
         self.neutral = neutral
         self.max_set_size = max_set_size
-
-    @classmethod
-    def from_labels(cls, X, y, reg_covar: float = 1e-6, **kw) -> GMMExplainer:
-        """The Gaussian classifier: one cluster a class, with its share, mean and covariance (maximum likelihood)."""
-        names = kw.pop("feature_names", list(X.columns) if hasattr(X, "columns") else None)
-        A, (classes, code) = as_numbers(X, names), np.unique(np.asarray(y), return_inverse=True)
-        if len(A) != len(code):
-            raise ValueError(f"X has {len(A)} rows, y has {len(code)}")
-        if np.isnan(A).any():
-            raise ValueError(f"row {int(np.isnan(A).any(axis=1).argmax())} has a missing value; leave such rows out here: they can be explained, but not fitted from")
-        if any(v is None or v != v for v in classes.tolist()):
-            raise ValueError("a label in y is missing; leave such rows out")
-        small = [str(c) for c, n in zip(classes, np.bincount(code)) if n < 2]
-        if small:
-            raise ValueError(f"class {small[0]!r} has a single row, which has no covariance; leave it out")
-        covs = np.array([np.atleast_2d(np.cov(A[code == k].T, bias=True)) + reg_covar * np.eye(A.shape[1]) for k in range(len(classes))])
-        found = (np.bincount(code) / len(code), np.array([A[code == k].mean(axis=0) for k in range(len(classes))]), covs)
-        return cls(found, feature_names=names, cluster_names=kw.pop("cluster_names", [str(c) for c in classes]), **kw).fit(X)
-
-    @classmethod
-    def of_paper(cls, name: str) -> GMMExplainer:
-        """The model of the paper on 'iris', 'swiss_banknotes' or 'seeds', see `paper_model`."""
-        p = paper_model(name)
-        return cls((p["weights"], p["means"], p["covariances"]), p["feature_names"], p["cluster_names"], p["unit"])
 
     def fit(self, X=None, y=None) -> GMMExplainer:
         """Read the mixture, fitting a copy if it is not fitted; with data also check the fit and keep the rows for rules. Warns where data are not Gaussian."""
@@ -550,6 +555,10 @@ class GMMExplainer(BaseEstimator):
     weights_ = property(lambda self: self._parts().weights, doc="Mixing weights, (K,).")
     means_ = property(lambda self: self._parts().means, doc="Means, (K, d).")
     covariances_ = property(lambda self: self._parts().covs, doc="Full covariances, (K, d, d).")
+
+# %% ../nbs/04_gmm_explain.ipynb #70936b4a
+class MixtureQueries(FittedMixture):
+    """Probabilities, densities, samples, margins and conditionals of a mixture; the base of `GMMExplainer`."""
 
     def _log_joint(self, X) -> np.ndarray:
         p = self._parts()
@@ -588,7 +597,7 @@ class GMMExplainer(BaseEstimator):
     def marginal(self, features: Sequence) -> GMMExplainer:
         """The mixture of some features, by name or position."""
         p = self._parts()
-        keep = self._positions(features)
+        keep = feature_places(p, features)
         return self._smaller((p.weights, p.means[:, keep], p.covs[:, keep[:, None], keep]), keep)
 
     def condition(self, known) -> GMMExplainer:
@@ -597,27 +606,45 @@ class GMMExplainer(BaseEstimator):
         x = read_rows(known, p)[0]
         return self._smaller(condition_mixture(x, p.weights, p.means, p.covs), np.flatnonzero(np.isnan(x)))
 
-    def _positions(self, features: Sequence) -> np.ndarray:
-        names = self._parts().names
-        unknown = [f for f in features if f not in names and not (isinstance(f, (int, np.integer)) and 0 <= f < len(names))]
-        if unknown or not len(features):
-            raise ValueError(f"unknown feature {unknown[0]!r}; the mixture has {names}" if unknown else "name at least one feature")
-        place = [names.index(f) if f in names else int(f) for f in features]
-        if len(set(place)) < len(place):
-            raise ValueError(f"a feature is named twice in {list(features)}")
-        return np.array(place)
+# %% ../nbs/04_gmm_explain.ipynb #650b3f72
+class GMMExplainer(MixtureQueries):
+    """Explains a Gaussian mixture: what separates its clusters, and why a row lies in one.
 
-    def _cluster(self, k) -> int:
-        clusters = self._parts().clusters
-        if k not in clusters and not (isinstance(k, (int, np.integer)) and 0 <= k < len(clusters)):
-            raise ValueError(f"unknown cluster {k!r}; the mixture has {clusters}")
-        return clusters.index(k) if k in clusters else int(k)
+    Parameters
+    ----------
+    mixture : GaussianMixture, BayesianGaussianMixture or (weights, means, covariances)
+        Of any covariance type. If it is not fitted, `fit(X)` fits a copy. Without any, `fit(X)` fits a `GaussianMixture` of two components.
+    feature_names, cluster_names : sequence of str, optional
+        Default: the names the mixture was fitted with, and 'cluster 0', ...
+    units : str or dict, optional
+        Unit of all features, or by feature name.
+    distinguishing, common : float
+        Thresholds of the overlap BC of algorithm 1 of the paper.
+    neutral : float
+        Log odds (nats) up to which a feature counts as neutral.
+    max_set_size : int, optional
+        Largest set of features looked at in `explain_global`; default all up to 8 features, 3 beyond.
 
-    def _pair(self, k, j) -> tuple[int, int]:
-        pair = self._cluster(k), self._cluster(j)
-        if pair[0] == pair[1]:
-            raise ValueError(f"log odds need two different clusters; got {k!r} twice")
-        return pair
+    Attributes
+    ----------
+    weights_, means_, covariances_ : arrays of shape (K,), (K, d), (K, d, d)
+        Available without `fit` if the mixture is fitted.
+    fit_gap_ : float
+        After `fit(X)`: see `fit_check`.
+    """
+
+    @classmethod
+    def from_labels(cls, X, y, reg_covar: float = 1e-6, **kw) -> GMMExplainer:
+        """The Gaussian classifier: one cluster a class, with its share, mean and covariance (maximum likelihood)."""
+        names = kw.pop("feature_names", list(X.columns) if hasattr(X, "columns") else None)
+        found, classes = labelled_mixture(X, y, names, reg_covar)
+        return cls(found, feature_names=names, cluster_names=kw.pop("cluster_names", classes), **kw).fit(X)
+
+    @classmethod
+    def of_paper(cls, name: str) -> GMMExplainer:
+        """The model of the paper on 'iris', 'swiss_banknotes' or 'seeds', see `paper_model`."""
+        p = paper_model(name)
+        return cls((p["weights"], p["means"], p["covariances"]), p["feature_names"], p["cluster_names"], p["unit"])
 
     def _several(self) -> Parts:
         p = self._parts()
@@ -642,20 +669,12 @@ class GMMExplainer(BaseEstimator):
     def log_odds(self, X, k, j) -> LogOdds:
         """Log odds of cluster k over cluster j (names or numbers), split by feature; the parts sum to the total exactly."""
         p = self._several()
-        return log_odds_parts(read_rows(X, p), p.weights, p.means, p.covs, *self._pair(k, j))
+        return log_odds_parts(read_rows(X, p), p.weights, p.means, p.covs, *cluster_pair(p, k, j))
 
     def shapley(self, X, k, j, n_orders: int = 1000, random_state=0) -> tuple[np.ndarray, np.ndarray]:
         """Shapley values of the log odds of k over j and a bound on their error, both (n, d): exact (bound 0) to 12 features, sampled beyond."""
         p = self._several()
-        A, (k, j) = read_rows(X, p), self._pair(k, j)
-        value, bound = np.full(A.shape, np.nan), np.zeros(A.shape)
-        for rows, f in patterns(~np.isnan(A)):
-            m, c, part = p.means[:, f], p.covs[:, f[:, None], f], A[rows[:, None], f]
-            if 0 < len(f) <= 12:
-                value[rows[:, None], f] = shapley_exact(part, p.weights, m, c, k, j)
-            elif len(f):
-                value[rows[:, None], f], bound[rows[:, None], f] = shapley_sampled(part, p.weights, m, c, k, j, n_orders, random_state=random_state)
-        return value, bound
+        return shapley_parts(read_rows(X, p), p, *cluster_pair(p, k, j), n_orders, random_state)
 
     def feature_groups(self) -> dict[str, list[tuple[str, ...]]]:
         """By cluster, the groups of features whose contributions cannot be told apart."""
@@ -665,7 +684,7 @@ class GMMExplainer(BaseEstimator):
     def counterfactual(self, X, to=None, features: Sequence | None = None, metric="sd") -> Counterfactuals:
         """The smallest change of each row that moves it to another cluster, within some features; see `counterfactuals`."""
         p = self._several()
-        return counterfactuals(read_rows(X, p), p.weights, p.means, p.covs, None if to is None else self._cluster(to), None if features is None else self._positions(features), metric)
+        return counterfactuals(read_rows(X, p), p.weights, p.means, p.covs, None if to is None else cluster_place(p, to), None if features is None else feature_places(p, features), metric)
 
     def cluster_rules(self, X=None, max_rules: int = 2, random_state: int = 0) -> ClusterRules:
         """A few interval rules for each cluster; without data, of 5,000 rows drawn from the mixture."""
@@ -677,12 +696,12 @@ class GMMExplainer(BaseEstimator):
         return cluster_rules(rows, self.predict(rows), p.names, p.clusters, p.units, max_rules)
 
     def stability(self, X=None, n_bootstrap: int = 20, n_starts: int = 20, random_state: int = 0) -> Stability:
-        """Refits on resampled rows and from other starts; warns if another optimum is nearly as likely."""
+        """Refits on resampled rows and from other starts, without rows that have gaps; warns if EM had not ended, or another optimum is likelier or nearly as likely."""
         rows = read_rows(X, self._parts()) if X is not None else getattr(self, "X_", None)
         fitted = getattr(self, "mixture_", self.mixture)
         if isinstance(fitted, tuple) or rows is None:
             raise ValueError("stability refits the mixture: it needs a GaussianMixture or BayesianGaussianMixture, and data X")
-        found = repeat_fits(fitted, rows, n_bootstrap, n_starts, random_state=random_state)
+        found = repeat_fits(fitted, rows[~np.isnan(rows).any(axis=1)], n_bootstrap, n_starts, random_state=random_state)
         if found.warning:
             warnings.warn(found.warning, UserWarning, stacklevel=2)
         return found
@@ -691,7 +710,7 @@ class GMMExplainer(BaseEstimator):
         """Clusters as ellipses in the plane of two features, with a row and its counterfactual."""
         p = self._parts()
         flat = lambda v: None if v is None else read_rows(v, p)[0]
-        return plot_ellipses(p, tuple(self._positions(features)), flat(row), flat(changed), getattr(self, "X_", None), ax)
+        return plot_ellipses(p, tuple(feature_places(p, features)), flat(row), flat(changed), getattr(self, "X_", None), ax)
 
 # %% ../nbs/04_gmm_explain.ipynb #210a54f0
 def paper_model(name: str) -> dict:

@@ -25,7 +25,7 @@ __all__ = ['PAPER_TABLE', 'INSURANCE', 'OURS', 'SPIKES', 'XMM_PAPER', 'xmm_table
            'gold_cells', 'run_gold', 'gold_figures', 'fuzzy_cells', 'run_fuzzy', 'fuzzy_figures', 'inclass_cells',
            'run_inclass_case', 'run_mnist', 'inclass_figures', 'all_verdicts', 'plot_verdicts']
 
-# %% ../nbs/05g_claims.ipynb #44b39a09
+# %% ../nbs/05g_claims.ipynb #36f4136a
 PAPER_TABLE = {"skillcraft": -4.19, "abalone": -2.72, "insurance": 9.06, "obesity": -4.53, "wine_white": -4.89, "wine_red": -4.89}
 INSURANCE = {"splines": ("XMM-NSF", 8.83), "mdn": ("MDN", 8.03), "kmn": ("KMN", 8.72), "cvae": ("CVAE", 8.03), "histogram tree": ("CDTree", 9.11), "tree": ("CADET", 20.66)}
 OURS = {"mdn": "our network has 10 components, two layers of 64 and early stopping; the source's is not described", "kmn": "our re-implementation; the source's centres and widths are not described",
@@ -39,7 +39,7 @@ def table_cells(quick: bool, seeds: int) -> list[dict]:
 
 def run_table(cell: dict, quick: bool) -> dict:
     """NLL of one fold, the paper's way, with the number of rules."""
-    from mixlit.experiments import load_table
+    from mixlit.loading import load_table
     from mixlit.peers import PEERS, score_peer
     from mixlit.tables import make_folds, score_fold, spike_log_density
     t = load_table(cell["table"])
@@ -144,7 +144,7 @@ xmm_noise = Experiment(
     "xmm-noise", "Features that say nothing", f"{XMM_PAPER}, robustness", (Claim("share of conditions on noise", 0.02, "nearly unaffected", kind="at most"), Claim("nats lost to noise features", 0.02, "nearly unaffected", kind="at most")),
     noise_cells, run_noise, noise_figures, plot_noise)
 
-# %% ../nbs/05g_claims.ipynb #c0779fc5
+# %% ../nbs/05g_claims.ipynb #533c97de
 OVERLAP_TABLES = ("insurance", "obesity", "skillcraft", "wine_red", "concrete", "toxicity")
 
 def overlap_cells(quick: bool, seeds: int) -> list[dict]:
@@ -153,7 +153,7 @@ def overlap_cells(quick: bool, seeds: int) -> list[dict]:
 
 def run_overlap(cell: dict, quick: bool) -> dict:
     """Rules and held-out NLL of the published procedure at one penalty."""
-    from mixlit.experiments import load_table
+    from mixlit.loading import load_table
     from mixlit.tables import make_folds
     from mixlit.xmm import XMM
     t = load_table(cell["table"])
@@ -223,7 +223,7 @@ xmm_overparam = Experiment(
      Claim("redundant rules of XMM-NSF", 1.0, "prone to keep redundant rules", checkable=False, why="our splines are fitted after a search with Gaussian mixtures, so they keep its rules")),
     overparam_cells, run_overparam, overparam_figures, plot_overparam)
 
-# %% ../nbs/05g_claims.ipynb #2d50f2db
+# %% ../nbs/05g_claims.ipynb #9e3e7fe5
 GOLD = ("atoms", "odd", "planarity", "radius", "coordination", "temperature")
 
 def make_gold(n_samples: int = 24_400, n_noise: int = 14, random_state=None):
@@ -263,7 +263,7 @@ def read_gold(path):
 
     A column that is missing, or a number of atoms that is not whole and positive, is a ValueError.
     """
-    from mixlit.experiments import read_file
+    from mixlit.loading import read_file
     frame = read_file(path)
     for name in ("atoms", "gap"):
         if name not in frame:

@@ -210,10 +210,10 @@ def plot_starts(frame: pd.DataFrame, ax=None):
     ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=len(behind.columns))
     return ax
 
-# %% ../nbs/01i_studies.ipynb #8fe2052b
+# %% ../nbs/01i_studies.ipynb #f9967bde
 def study_tables(names: Sequence[str] | None = None, n_samples: int = 4_000) -> dict[str, object]:
     """The generators, and the real tables that `mixlit.experiments.load_table` finds without a download (by default all of 50 rows and more)."""
-    from mixlit.experiments import known_tables, load_table
+    from mixlit.loading import known_tables, load_table
     toys = {f"boxes, K = {k}": make_boxes(k, n_samples, random_state=k) for k in (5, 10, 20)}
     toys |= {"parity": make_parity(n_samples, random_state=0), "overlap": make_overlap(n_samples, random_state=0)}
     names = [name for name, entry in known_tables().items() if entry["rows"] >= 50] if names is None else names

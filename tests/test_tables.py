@@ -125,6 +125,20 @@ def test_run_tables_goes_by_name_and_fold():
 
 
 @pytest.mark.skipif("MIXLIT_DATA" not in os.environ, reason="needs the public tables in the folder MIXLIT_DATA")
+def test_tables_in_the_folder_are_the_registered_ones():
+    from pathlib import Path
+    from mixlit.loading import known_tables, load_table
+    known = known_tables()
+    found = {p.stem for p in Path(os.environ["MIXLIT_DATA"]).glob("*.csv")}
+    assert found <= set(known), "a table of the folder is not registered"
+    for name in found:
+        table = load_table(name)
+        assert table.source and table.licence and not any("not the table that is known" in note for note in table.notes)
+        whole_steps = table.y.nunique() <= 60 and table.y.nunique() < len(table) / 2
+        assert table.kind == known[name]["kind"] and (table.kind == "continuous" or whole_steps), name
+
+
+@pytest.mark.skipif("MIXLIT_DATA" not in os.environ, reason="needs the public tables in the folder MIXLIT_DATA")
 def test_command_runs_and_saves(tmp_path):
     code, out, err = run_main(["bench", "tables", "--quick", "--quiet", "--save", tmp_path])
     assert code == 0 and not err

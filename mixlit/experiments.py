@@ -194,7 +194,7 @@ def bench_tables(jobs: int, quick: bool, show) -> dict[str, pd.DataFrame]:
     print(tables_text(table_means(runs)))
     return {"xmm_tables.csv": runs}
 
-# %% ../nbs/05_experiments.ipynb #93052001
+# %% ../nbs/05_experiments.ipynb #62debc36
 def bench_speed(quick: bool, show) -> dict[str, pd.DataFrame]:
     """Print time and memory of fits, see `mixlit.speed`; runs by file name."""
     from mixlit.speed import run_speed, speed_text
@@ -225,6 +225,7 @@ def bench_gmm(quick: bool, show) -> dict[str, pd.DataFrame]:
 
 BENCHES = {"xmm": "synthetic tables and insurance", "tables": "other methods on the real tables", "speed": "time and memory", "fuzzy": "fuzzy rules", "inclass": "InClass nets", "gmm": "explanations of Gaussian mixtures"}
 
+# %% ../nbs/05_experiments.ipynb #82500431
 def bench(names: Sequence[str] = ("xmm",), seeds: int = 5, quick: bool = False, save: str | Path | None = None, quiet: bool = False, jobs: int = 1) -> pd.DataFrame:
     """Print benchmarks beside their targets.
 

@@ -17,8 +17,9 @@ from .tables import Fold, Scored, one_hot, train_density
 
 # %% auto #0
 __all__ = ['BINS', 'BACKGROUND', 'PEERS', 'READABLE', 'NetworkDensity', 'layers', 'fit_kmn', 'fit_cvae', 'log_complexity',
-           'HistogramTree', 'ForestDensity', 'with_population', 'score_network', 'score_histogram_tree', 'score_forest',
-           'score_peer', 'honest_column', 'average_ranks', 'critical_difference', 'plot_ranks']
+           'HistogramCode', 'best_cut', 'HistogramTree', 'leaf_conditions', 'ForestDensity', 'with_population',
+           'score_network', 'score_histogram_tree', 'score_forest', 'score_peer', 'honest_column', 'average_ranks',
+           'critical_difference', 'plot_ranks']
 
 # %% ../nbs/05h_peers.ipynb #a6269129
 @dataclass
@@ -128,9 +129,63 @@ def log_complexity(n: int, most: int) -> np.ndarray:
         out.append(np.logaddexp(out[-1], np.log(max(n, 1e-300) / b) + out[-2]))
     return np.array(out[:most])
 
-# %% ../nbs/05h_peers.ipynb #524ee7c9
+# %% ../nbs/05h_peers.ipynb #6dadddc0
 BINS = (1, 2, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64, 90)
 
+class HistogramCode:
+    """Histograms of 1 to 90 bins of equal width on one range, and the length of their codes, equation (3)."""
+
+    def __init__(self, low: float, high: float):
+        self.low, self.high, self._complexity = low, high, {}
+
+    def bin(self, y: np.ndarray, b: int) -> np.ndarray:
+        """The bin of each value, of b in all."""
+        return np.clip(((y - self.low) / (self.high - self.low) * b).astype(int), 0, b - 1)
+
+    def price(self, n: np.ndarray) -> np.ndarray:
+        """log C(n, b) for each n (m,) and each b of BINS, (m, len(BINS)); between computed n it is interpolated."""
+        for v in np.unique(np.clip(np.geomspace(1, max(n.max(), 2), 60).astype(int), 1, None)):
+            if v not in self._complexity:
+                self._complexity[v] = log_complexity(int(v), BINS[-1])[np.array(BINS) - 1]
+        known = np.array(sorted(self._complexity))
+        table = np.stack([self._complexity[v] for v in known])
+        return np.stack([np.interp(np.log(np.maximum(n, 1)), np.log(known), table[:, i]) for i in range(len(BINS))], axis=1)
+
+    def lengths(self, counts: list[np.ndarray]) -> np.ndarray:
+        """Length of the code of each row of the tables of counts [(m, b)], for each number of bins: (m, len(BINS))."""
+        n = counts[0].sum(axis=1)
+        plogp = lambda v: np.where(v > 0, v * np.log(np.maximum(v, 1e-300)), 0.0)
+        fit = [plogp(n) - plogp(c).sum(axis=1) + n * np.log((self.high - self.low) / c.shape[1]) for c in counts]
+        return np.stack(fit, axis=1) + self.price(n) + np.log(len(BINS))
+
+# %% ../nbs/05h_peers.ipynb #e325dec5
+def best_cut(A: np.ndarray, codes: np.ndarray, code: HistogramCode, min_leaf: int, n_cuts: int) -> tuple[float, int, float]:
+    """The cut with the shortest code of its two sides: length, feature and place; the length is inf if there is none.
+
+    Parameters
+    ----------
+    A : array of shape (n, d)
+    codes : array of shape (len(BINS), n)
+        The bin of each target, for each number of bins.
+    """
+    best = (np.inf, 0, 0.0)
+    for j, x in enumerate(A.T):
+        cuts = np.unique(np.quantile(x, np.arange(1, n_cuts + 1) / (n_cuts + 1)))
+        cuts = cuts[cuts > x.min()]                                    # a row is left of a cut if it is smaller
+        if not len(cuts):
+            continue
+        slot = np.searchsorted(cuts, x, side="right")
+        tables = [np.bincount(slot * b + c, minlength=(len(cuts) + 1) * b).reshape(-1, b).astype(float) for c, b in zip(codes, BINS)]
+        left = [t.cumsum(axis=0)[:-1] for t in tables]
+        right = [t.sum(axis=0) - l for t, l in zip(tables, left)]
+        n = left[0].sum(axis=1)
+        total = code.lengths(left).min(axis=1) + code.lengths(right).min(axis=1)
+        total = np.where((n >= min_leaf) & (len(x) - n >= min_leaf), total, np.inf)
+        k = int(total.argmin())
+        best = min(best, (float(total[k]), j, float(cuts[k])))
+    return best
+
+# %% ../nbs/05h_peers.ipynb #b04a2687
 class HistogramTree:
     """A binary tree with a histogram of y in each leaf, grown by description length, equation (3).
 
@@ -144,67 +199,26 @@ class HistogramTree:
 
     def __init__(self, A: np.ndarray, y: np.ndarray, min_leaf: int = 10, n_cuts: int = 31):
         pad = 0.1 * (y.max() - y.min()) or 1.0
-        self.low, self.high, self.min_leaf, self.n_cuts = y.min() - pad, y.max() + pad, min_leaf, n_cuts
-        self.codes = np.stack([self._bin(y, b) for b in BINS])
-        self._complexity: dict[int, np.ndarray] = {}
-        self.root = self._grow(A, np.arange(len(y)), np.log(max(A.shape[1], 1)) + np.log(n_cuts))
-        del self.codes, self._complexity
+        self.code, self.min_leaf, self.n_cuts = HistogramCode(y.min() - pad, y.max() + pad), min_leaf, n_cuts
+        codes = np.stack([self.code.bin(y, b) for b in BINS])
+        self.root = self._grow(A, codes, np.log(max(A.shape[1], 1)) + np.log(n_cuts))
 
-    def _bin(self, y: np.ndarray, b: int) -> np.ndarray:
-        return np.clip(((y - self.low) / (self.high - self.low) * b).astype(int), 0, b - 1)
-
-    def _price(self, n: np.ndarray) -> np.ndarray:
-        """log C(n, b) for each n (m,) and each b of BINS, (m, len(BINS)); between computed n it is interpolated."""
-        grid = np.unique(np.clip(np.geomspace(1, max(n.max(), 2), 60).astype(int), 1, None))
-        for v in grid:
-            if v not in self._complexity:
-                self._complexity[v] = log_complexity(int(v), BINS[-1])[np.array(BINS) - 1]
-        known = np.array(sorted(self._complexity))
-        table = np.stack([self._complexity[v] for v in known])
-        return np.stack([np.interp(np.log(np.maximum(n, 1)), np.log(known), table[:, i]) for i in range(len(BINS))], axis=1)
-
-    def _lengths(self, counts: list[np.ndarray]) -> np.ndarray:
-        """Shortest code over the numbers of bins for each row of the tables of counts [(m, b)], (m, len(BINS))."""
-        n = counts[0].sum(axis=1)
-        plogp = lambda v: np.where(v > 0, v * np.log(np.maximum(v, 1e-300)), 0.0)
-        fit = [plogp(n) - plogp(c).sum(axis=1) + n * np.log((self.high - self.low) / c.shape[1]) for c in counts]
-        return np.stack(fit, axis=1) + self._price(n) + np.log(len(BINS))
-
-    def _leaf(self, rows: np.ndarray) -> dict:
-        counts = [np.bincount(code[rows], minlength=b)[None].astype(float) for code, b in zip(self.codes, BINS)]
-        length = self._lengths(counts)[0]
+    def _leaf(self, codes: np.ndarray) -> dict:
+        counts = [np.bincount(c, minlength=b)[None].astype(float) for c, b in zip(codes, BINS)]
+        length = self.code.lengths(counts)[0]
         best = int(length.argmin())
-        share = (counts[best][0] + 0.5) / (len(rows) + 0.5 * BINS[best])
-        return {"length": float(length[best]), "density": share * BINS[best] / (self.high - self.low)}
+        share = (counts[best][0] + 0.5) / (codes.shape[1] + 0.5 * BINS[best])
+        return {"length": float(length[best]), "density": share * BINS[best] / (self.code.high - self.code.low)}
 
-    def _best_cut(self, A: np.ndarray, rows: np.ndarray) -> tuple:
-        best = (np.inf, 0, 0.0)
-        for j in range(A.shape[1]):
-            x = A[rows, j]
-            cuts = np.unique(np.quantile(x, np.arange(1, self.n_cuts + 1) / (self.n_cuts + 1)))
-            cuts = cuts[cuts > x.min()]                                    # a row is left of a cut if it is smaller
-            if not len(cuts):
-                continue
-            slot = np.searchsorted(cuts, x, side="right")
-            tables = [np.bincount(slot * b + code[rows], minlength=(len(cuts) + 1) * b).reshape(-1, b).astype(float) for code, b in zip(self.codes, BINS)]
-            left = [t.cumsum(axis=0)[:-1] for t in tables]
-            right = [t.sum(axis=0) - l for t, l in zip(tables, left)]
-            n = left[0].sum(axis=1)
-            total = self._lengths(left).min(axis=1) + self._lengths(right).min(axis=1)
-            total = np.where((n >= self.min_leaf) & (len(rows) - n >= self.min_leaf), total, np.inf)
-            k = int(total.argmin())
-            best = min(best, (float(total[k]), j, float(cuts[k])))
-        return best
-
-    def _grow(self, A: np.ndarray, rows: np.ndarray, cut_price: float) -> dict:
-        leaf = self._leaf(rows)
-        if len(rows) < 2 * self.min_leaf:
+    def _grow(self, A: np.ndarray, codes: np.ndarray, cut_price: float) -> dict:
+        leaf = self._leaf(codes)
+        if len(A) < 2 * self.min_leaf:
             return leaf
-        length, j, cut = self._best_cut(A, rows)
+        length, j, cut = best_cut(A, codes, self.code, self.min_leaf, self.n_cuts)
         if length + cut_price >= leaf["length"]:
             return leaf
-        goes_left = A[rows, j] < cut
-        return {"feature": j, "cut": cut, "left": self._grow(A, rows[goes_left], cut_price), "right": self._grow(A, rows[~goes_left], cut_price)}
+        left = A[:, j] < cut
+        return {"feature": j, "cut": cut, "left": self._grow(A[left], codes[:, left], cut_price), "right": self._grow(A[~left], codes[:, ~left], cut_price)}
 
     def log_density(self, A: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Natural log density of each row, (n,); -inf outside the range."""
@@ -215,20 +229,15 @@ class HistogramTree:
                 left = A[rows, node["feature"]] < node["cut"]
                 stack += [(node["left"], rows[left]), (node["right"], rows[~left])]
             else:
-                inside = (y[rows] >= self.low) & (y[rows] <= self.high)
-                out[rows[inside]] = np.log(node["density"][self._bin(y[rows[inside]], len(node["density"]))])
+                inside = rows[(y[rows] >= self.code.low) & (y[rows] <= self.code.high)]
+                out[inside] = np.log(node["density"][self.code.bin(y[inside], len(node["density"]))])
         return out
 
-    def conditions(self) -> list[int]:
-        """Features asked about on the way to each leaf, each once."""
-        found, stack = [], [(self.root, frozenset())]
-        while stack:
-            node, asked = stack.pop()
-            if "cut" in node:
-                stack += [(node[side], asked | {node["feature"]}) for side in ("left", "right")]
-            else:
-                found.append(len(asked))
-        return found
+def leaf_conditions(node: dict, asked: frozenset = frozenset()) -> list[int]:
+    """Features asked about on the way to each leaf of a tree, each once."""
+    if "cut" not in node:
+        return [len(asked)]
+    return [n for side in ("left", "right") for n in leaf_conditions(node[side], asked | {node["feature"]})]
 
 # %% ../nbs/05h_peers.ipynb #dcbcb4b2
 class ForestDensity:
@@ -277,7 +286,7 @@ class ForestDensity:
         blocks = np.array_split(np.arange(len(y)), max(1, len(y) * len(self.y) // 4_000_000))
         return np.concatenate([self._kernel(self._weights(leaves[b]), y[b], self.width) for b in blocks])
 
-# %% ../nbs/05h_peers.ipynb #f176128f
+# %% ../nbs/05h_peers.ipynb #16f4bc51
 BACKGROUND = 1e-3
 
 def with_population(fold: Fold, log_density: np.ndarray) -> np.ndarray:
@@ -293,7 +302,7 @@ def score_histogram_tree(fold: Fold) -> Scored:
     """The tree of histograms."""
     A, B = one_hot(fold.X_train, fold.X_test)
     tree = HistogramTree(A, fold.y_train)
-    return Scored(with_population(fold, tree.log_density(B, fold.y_test)), tree.conditions())
+    return Scored(with_population(fold, tree.log_density(B, fold.y_test)), leaf_conditions(tree.root))
 
 def score_forest(fold: Fold) -> Scored:
     """The forest, on at most 10,000 training rows."""

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mixlit.peers import ForestDensity, HistogramTree, average_ranks, critical_difference, fit_cvae, fit_kmn, log_complexity
+from mixlit.peers import ForestDensity, HistogramTree, average_ranks, critical_difference, fit_cvae, fit_kmn, leaf_conditions, log_complexity
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def test_complexity_grows_with_bins_and_is_a_sum_over_counts(n):
 def test_histogram_tree_is_the_histogram_without_features():
     y = np.random.RandomState(1).uniform(size=500)
     tree = HistogramTree(np.zeros((500, 1)), y)
-    assert tree.conditions() == [0] and np.isneginf(tree.log_density(np.zeros((2, 1)), np.array([-5.0, 9.0]))).all()
+    assert leaf_conditions(tree.root) == [0] and np.isneginf(tree.log_density(np.zeros((2, 1)), np.array([-5.0, 9.0]))).all()
 
 
 def test_critical_difference_against_the_published_table():

@@ -16,7 +16,7 @@ from scipy.stats import chi2, norm, qmc
 # %% auto #0
 __all__ = ['log_bc_along', 'bhattacharyya_coefficient', 'bhattacharyya_matrix', 'check_covariance', 'Round', 'overlap_rounds',
            'DistinguishingSets', 'children_and_bounds', 'is_minimal', 'next_level', 'minimal_distinguishing_sets',
-           'directions', 'positive_along', 'misclassification_overlap']
+           'spare_features', 'directions', 'positive_along', 'misclassification_overlap']
 
 # %% ../nbs/04a_overlap.ipynb #6e6d1b7d
 def log_bc_along(mean1: np.ndarray, cov1: np.ndarray, mean2: np.ndarray, cov2: np.ndarray, orders: np.ndarray) -> np.ndarray:
@@ -269,6 +269,20 @@ def minimal_distinguishing_sets(mean1, cov1, mean2, cov2, threshold: float = 0.0
         open_sets = children[np.sort(stay)]
     found.sort(key=lambda f: (len(f[0]), f[1]))
     return DistinguishingSets([s for s, _ in found], np.exp([b for _, b in found]), exact, (max_size or d) if exact else reached, looked)
+
+# %% ../nbs/04a_overlap.ipynb #f5e7c556
+def spare_features(mean1: np.ndarray, cov1: np.ndarray, mean2: np.ndarray, cov2: np.ndarray, threshold: float = 0.05) -> tuple[int, ...]:
+    """A minimal distinguishing set found by leaving out features one at a time; () if all features (d,) together do not distinguish."""
+    keep = np.arange(len(mean1))
+    if log_bc_along(mean1, cov1, mean2, cov2, keep[None])[0, -1] > np.log(threshold):
+        return ()
+    while len(keep) > 1:
+        rests = np.array([np.delete(keep, i) for i in range(len(keep))])
+        log_bc = log_bc_along(mean1, cov1, mean2, cov2, rests)[:, -1]
+        if log_bc.min() > np.log(threshold):
+            break
+        keep = rests[log_bc.argmin()]
+    return tuple(keep.tolist())
 
 # %% ../nbs/04a_overlap.ipynb #74f8c43b
 def directions(d: int, n: int, random_state: int = 0) -> np.ndarray:

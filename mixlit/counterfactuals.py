@@ -367,7 +367,7 @@ def cluster_rules(X: np.ndarray, labels: np.ndarray, names: Sequence[str], clust
     k, p, r, t = np.array(facts, dtype=float).T
     return ClusterRules(RuleSet(rules, names, units=units), k.astype(int), p, r, t)
 
-# %% ../nbs/04c_counterfactuals.ipynb #4dc7be00
+# %% ../nbs/04c_counterfactuals.ipynb #afd72e6a
 @dataclass(frozen=True)
 class Stability:
     """How explanations move when the fit is repeated.
@@ -400,6 +400,15 @@ class Stability:
     behind: float
     warning: str
 
+    def to_frame(self, names: Sequence[str] | None = None, clusters: Sequence[str] | None = None, share: float = 0.9):
+        """Overlap of each pair over each feature in the refits: first, second, feature, low, median, high (the middle `share` of the refits)."""
+        import pandas as pd
+        K, d = self.weights.shape[1], self.bc.shape[2]
+        k, l = np.triu_indices(K, 1)
+        names, clusters = names or [f"feature {j}" for j in range(d)], np.array(clusters or [f"cluster {c}" for c in range(K)], dtype=object)
+        low, middle, high = np.quantile(self.bc, (0.5 - share / 2, 0.5, 0.5 + share / 2), axis=0)
+        return pd.DataFrame({"first": np.repeat(clusters[k], d), "second": np.repeat(clusters[l], d), "feature": list(names) * len(k), "low": low.ravel(), "median": middle.ravel(), "high": high.ravel()})
+
     def to_text(self) -> str:
         """A paragraph to be read aloud."""
         a, n = self.agreement, sum(o[1] for o in self.optima)
@@ -411,6 +420,7 @@ class Stability:
 
     __repr__ = to_text
 
+# %% ../nbs/04c_counterfactuals.ipynb #0de21294
 def match_clusters(means, covs, new_means, new_covs) -> np.ndarray:
     """(K,) the new cluster that overlaps most with each old one, each used once."""
     K = len(means)

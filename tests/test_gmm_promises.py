@@ -391,6 +391,16 @@ def test_seeds_have_several_optima():
     assert len(found.optima) > 3 and "within 0.02 nats" in found.warning and found.agreement.min() < 0.99
 
 
+@pytest.mark.skipif("swiss_banknotes" not in paper_tables(os.environ.get("MIXLIT_DATA")), reason="swiss_banknotes.csv is not in MIXLIT_DATA")
+def test_adjusted_rand_index_of_the_page():
+    from sklearn.metrics import adjusted_rand_score
+    m = paper_model("swiss_banknotes")
+    genuine = pd.read_csv(os.path.join(os.environ["MIXLIT_DATA"], "swiss_banknotes.csv")).iloc[:, 6]
+    label = posteriors(paper_tables()["swiss_banknotes"], m["weights"], m["means"], m["covariances"]).argmax(axis=1)
+    held = np.isin(np.arange(200), m["held_out_rows"])
+    assert adjusted_rand_score(genuine[held], label[held]) == pytest.approx(0.9, abs=5e-4) and adjusted_rand_score(genuine[~held], label[~held]) == 1
+
+
 def test_a_bayesian_mixture_is_refitted_too():
     found = repeat_fits(BayesianGaussianMixture(n_components=2, random_state=0).fit(X3), X3, n_bootstrap=2, n_starts=3)
     assert np.isnan(found.gain) and found.agreement.shape == (2,) and "EM had not ended" not in found.warning

@@ -318,11 +318,11 @@ def self_check():
                 out.append((table, label, "probabilities sum to 100", prob, rest, rest))
     return pd.DataFrame(out, columns=["table", "line", "check", "printed", "low", "high"])
 
-# %% ../nbs/04d_paper.ipynb #6628f291
+# %% ../nbs/04d_paper.ipynb #b6f6f0b2
 WHY = {"2": "F3 of C1 and C2 is printed ten times too large; F2 of C1 and C3 is off by 0.002", "3": "hold with EM run to its end", "4": "hold with EM run to its end",
-       "6": "C1 and C3 hold with EM run to its end, but for 0.000001; C2 is of the order of 1e-20", "8": "", "10": "near: one of many optima of a nearly singular fit",
+       "6": "C1 and C3 hold with EM run to its end, but for 0.000001; C2 is of the order of 1e-20", "10": "near: one of many optima of a nearly singular fit",
        "11": "not recovered", "12": "F3 of C3 in the full row: its row allows ours; probabilities with a feature left out hold with misplaced weights",
-       "13": "as table 12", "14": "as table 12", "15": "as table 12", "16": "see below", "17": "one number, its row allows ours", "18": "two numbers, contradicted by their own rows",
+       "13": "as table 12", "14": "as table 12", "15": "as table 12", "16": "few sets of features give its numbers, none of them the ones named", "17": "one number, its row allows ours", "18": "two numbers, contradicted by their own rows",
        "20": "one number contradicted by its own row, one whose row allows ours", "21": "swiss-2's 12% fits no set of features", "22": "near, as table 10",
        "23": "of a new fit that is not published", "A1": "near, as table 10", "A2": "near, as table 10", "A3": "near, as table 10",
        "weights": "banknotes hold; iris and seeds do not, under any start that was tried"}

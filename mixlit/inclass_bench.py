@@ -22,9 +22,9 @@ from .speed import peak_memory
 from .tables import mark, marks_text
 
 # %% auto #0
-__all__ = ['CASES', 'PAPER', 'measure_fit', 'measure_bins', 'compare', 'write_rows', 'measure_stream', 'stream_in_new_process',
-           'inclass_cases', 'run_case', 'digit_lines', 'water_lines', 'run_inclass', 'inclass_marks', 'inclass_table',
-           'inclass_text']
+__all__ = ['CASES', 'PAPER', 'measure_fit', 'measure_bins', 'compare', 'measure_bands', 'write_rows', 'measure_stream',
+           'stream_in_new_process', 'inclass_cases', 'run_case', 'digit_lines', 'water_lines', 'run_inclass',
+           'inclass_marks', 'inclass_table', 'inclass_text']
 
 # %% ../nbs/05d_inclass_bench.ipynb #9fb1b152
 def measure_fit(example: Example, seed: int, target: np.ndarray | None = None, **settings) -> dict[str, object]:
@@ -64,6 +64,20 @@ def compare(net, example: Example, begin: float, target: np.ndarray | None = Non
     return {"n_rows": len(example.X), "error": float(np.abs(weights - (example.truth.weights if target is None else target)).max()),
             "cost": cost, "true_cost": example.cost, "excess": cost - example.cost, "accuracy": right(found[:, order]), "best_accuracy": right(true),
             "seconds": seconds, "weights": " ".join(f"{w:.4f}" for w in weights)}
+
+# %% ../nbs/05d_inclass_bench.ipynb #93673c5b
+def measure_bands(seed: int, n_rows: int = 5000, n_bootstrap: int = 20, level: float = 0.9, places: Sequence[float] = (-2.0, 0.0, 2.0)) -> list[dict[str, object]]:
+    """Fit two Gaussians, ask for bands of both kinds added, and look whether they hold the truth: seed, n_rows, quantity, component, x, truth, low, high, inside."""
+    from mixlit.inclass import InClassNet
+    example, x = make_two_gaussians(n_rows, random_state=seed), np.asarray(places, float)
+    net = InClassNet(random_state=seed, floor=None).fit(example.X)
+    bands, truth = net.uncertainty(example.X, n_bootstrap=n_bootstrap, level=level, random_state=seed), example.truth
+    order, frame = match_components(net.predict_proba(example.X), truth.predict_proba(example.X)), bands.to_frame()
+    one = lambda quantity, i, at, true, low, high: {"seed": seed, "n_rows": n_rows, "quantity": quantity, "component": i + 1, "x": at, "truth": true, "low": low, "high": high, "inside": bool(low <= true <= high)}
+    lines, (low, high) = [one("weight", 0, np.nan, truth.weights[0], frame.low[order[0]], frame.high[order[0]])], bands.alpha(0, x)
+    lines += [one("alpha", 0, a, t[0], l[order[0]], h[order[0]]) for a, t, l, h in zip(x, truth.alpha(0, x), low, high)]
+    low, high = bands.component_pdf(0, x)
+    return lines + [one("f", i, a, t[i], l[order[i]], h[order[i]]) for i in (0, 1) for a, t, l, h in zip(x, truth.component_pdf(0, x), low, high)]
 
 # %% ../nbs/05d_inclass_bench.ipynb #eef32808
 def write_rows(path: Path, n_rows: int, seed: int = 0, chunk: int = 1_000_000) -> None:

